@@ -16,12 +16,9 @@ from customer_ops.sandbox.books import Books
 from customer_ops.sandbox.faults import BEFORE, Fault, FaultPlan, Kind, Sighting
 from customer_ops.sandbox.holds import Holds
 from customer_ops.sandbox.line import Line
+from customer_ops.sandbox.mishaps import LineClosedError, Mishaps, keeps_its_error
 
 Act = Callable[[sqlite3.Connection, actions.Origin], dict[str, Any]]
-
-
-class _LineClosedError(Exception):
-    """The fault ended the connection; there is nothing to answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,46 +49,19 @@ class Provider:
         """Serve one request."""
         fault = self.plan.take(request.seen)
         log.write_arrival(self.books, request.id, request.seen, fault=fault.kind if fault else None)
+        mishaps = Mishaps(self.books, self.holds, line, request_id=request.id, key=request.seen.key)
         try:
             if fault is not None and fault.kind in BEFORE:
-                self._fail_before(fault, request, line)
+                mishaps.before(fault)
             answer = self._answer(request, fault)
-        except _LineClosedError:
+        except LineClosedError:
             return
         except ApiError as error:
             answer = error.answer
-        if fault is not None and fault.kind not in BEFORE:
-            self._deliver_with(fault, answer, request, line)
+        if fault is None or fault.kind in BEFORE:
+            mishaps.answer(answer)
         else:
-            self._deliver(answer, request, line)
-
-    # before anything is done
-
-    def _fail_before(self, fault: Fault, request: Request, line: Line) -> None:
-        match fault.kind:
-            case Kind.REFUSE:
-                self._hang_up("reset, nothing done", request, line.reset)
-            case Kind.CUT_BEFORE:
-                self._hang_up("closed, nothing done", request, line.cut)
-            case Kind.TIMEOUT_BEFORE:
-                log.write_outcome(self.books, request.id, "no answer, nothing done")
-                self.holds.hold(request.id, seconds=fault.seconds, client=line.socket)
-                self._hang_up("no answer, nothing done", request, line.cut)
-            case Kind.LATE:
-                self.holds.hold(request.id, seconds=fault.seconds)
-            case Kind.ERROR_BEFORE if not fault.stored:
-                raise server_error(fault.status)
-            case Kind.ERROR_BEFORE:
-                return  # the key must keep it: the endpoint says it
-            case _:
-                raise _refusal_of(fault, request)
-
-    def _hang_up(self, outcome: str, request: Request, how: Callable[[], None]) -> None:
-        log.write_outcome(self.books, request.id, outcome)
-        how()
-        raise _LineClosedError
-
-    # the request itself
+            mishaps.after(fault, answer)
 
     def _answer(self, request: Request, fault: Fault | None) -> Answer:
         self._check_account(request)
@@ -168,7 +138,7 @@ class Provider:
                 if not error.stored:
                     raise
                 answer = error.answer
-            if _keeps_its_error(fault):
+            if keeps_its_error(fault):
                 assert fault is not None
                 answer = server_error(fault.status).answer
             if key is not None:
@@ -180,70 +150,15 @@ class Provider:
             with self.books.transaction() as tx:
                 keys.drop(tx, key)
 
-    # the answer
-
-    def _deliver(self, answer: Answer, request: Request, line: Line) -> None:
-        self._note(answer, request, "answered")
-        line.send(answer)
-
-    def _deliver_with(self, fault: Fault, answer: Answer, request: Request, line: Line) -> None:
-        match fault.kind:
-            case Kind.ERROR_AFTER:
-                self._deliver(server_error(fault.status).answer, request, line)
-            case Kind.CUT_AFTER:
-                self._note(answer, request, "done, closed without an answer")
-                line.cut()
-            case Kind.TIMEOUT_AFTER:
-                self._note(answer, request, "done, no answer")
-                self.holds.hold(request.id, seconds=fault.seconds, client=line.socket)
-                line.cut()
-            case Kind.HALF_ANSWER:
-                self._note(answer, request, "done, half an answer")
-                line.send_half(answer)
-            case Kind.HTML_ANSWER:
-                self._note(answer, request, "done, answered with a page")
-                line.send_html(answer)
-            case Kind.BAD_JSON:
-                self._note(answer, request, "done, answered with broken JSON")
-                line.send_bad_json(answer)
-            case Kind.TRICKLE:
-                self._note(answer, request, "done, answered byte by byte")
-                line.trickle(answer, lambda: self.holds.hold(request.id, seconds=fault.seconds or 0.05))
-            case _:  # slow, pending: the answer itself is whole
-                self._deliver(answer, request, line)
-
-    def _note(self, answer: Answer, request: Request, outcome: str) -> None:
-        log.write_outcome(self.books, request.id, outcome, status=answer.status, replayed=int(answer.replayed))
-
 
 def _nothing(_tx: sqlite3.Connection, _origin: actions.Origin) -> dict[str, Any]:
     raise AssertionError("a stored answer needs no act")
-
-
-def _keeps_its_error(fault: Fault | None) -> bool:
-    """Is the 5xx after the act the provider's own (its key keeps it), or a proxy's in front of it (502 to 504)?"""
-    if fault is None or fault.kind is not Kind.ERROR_AFTER:
-        return False
-    return fault.status == 500 if fault.stored is None else fault.stored
 
 
 def _pending_of(fault: Fault | None) -> actions.Pending | None:
     if fault is None or fault.kind is not Kind.PENDING:
         return None
     return actions.Pending(fault.then, fault.after_seconds, fault.after_reads, fault.failure_reason)
-
-
-def _refusal_of(fault: Fault, request: Request) -> ApiError:
-    match fault.kind:
-        case Kind.RATE_LIMITED:
-            headers = (("Retry-After", fault.retry_after),) if fault.retry_after else ()
-            return ApiError(429, "Too many requests hit the API too quickly.", code="rate_limit", headers=headers)
-        case Kind.UNAUTHORIZED:
-            return ApiError(401, "Expired API Key provided", code="api_key_expired")
-        case Kind.FORBIDDEN:
-            return ApiError(403, "The provided key does not have the required permissions for this endpoint.")
-        case _:
-            return keys.in_use(request.seen.key or "")
 
 
 def _unknown_address(seen: Sighting) -> ApiError:
