@@ -1,0 +1,288 @@
+"""What a declaration becomes: frozen values that the engine, the checks, the console and the docs read.
+
+Owns the shapes of retry, budget, escalation, approval, effect, step and workflow. Made by `core.declare`
+from class bodies and by users (Retry, Budget, Escalate, Facts). Never changes after import, never runs a step.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from functools import cached_property
+from typing import Generic, Literal, NoReturn, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter
+
+from durableflows.core import shape
+from durableflows.core.arguments import Arguments
+from durableflows.core.payload import JSON, storable
+from durableflows.core.state import WorkflowState
+from durableflows.errors import InvalidDefinition
+
+R_co = TypeVar("R_co", covariant=True)
+
+SEND_BY_SECONDS = 5.0
+"""How long after the stored intent an effect may still leave (design, section 4: reserve returns `send_by`)."""
+
+StepFunction: TypeAlias = Callable[..., object]
+"""A step body: called with the workflow instance and the run."""
+
+Check: TypeAlias = Callable[..., object]
+"""A recheck: called with the run; True or None goes on, False or a text (the reason) refuses."""
+
+
+class StepKind(StrEnum):
+    """What does a step's work: our code, or a person."""
+
+    TASK = "TASK"
+    APPROVAL = "APPROVAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how long a step is tried again after a transient failure.
+
+    Shapes and units   attempts: tries in all, the first one included; base_seconds: first delay, doubled each time
+                       up to cap_seconds, with jitter; within: no new try later than this after the first
+    Raises             InvalidDefinition for values that cannot work
+    """
+
+    attempts: int = 5
+    base_seconds: float = 2.0
+    cap_seconds: float = 300.0
+    within: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_count(self.attempts) or self.attempts < 1:
+            raise InvalidDefinition(f"Retry: attempts={self.attempts!r}, at least 1 is needed")
+        if not 0 < self.base_seconds <= self.cap_seconds:
+            raise InvalidDefinition("Retry: 0 < base_seconds <= cap_seconds is needed")
+        _refuse_nothing(self.within, "Retry: within")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most a run may use. None: no limit. Reaching one ends the run as EXHAUSTED_BUDGET."""
+
+    attempts: int | None = None
+    tool_calls: int | None = None
+    model_calls: int | None = None
+    cost_usd: Decimal | None = None
+    iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("attempts", "tool_calls", "model_calls", "iterations"):
+            value = getattr(self, name)
+            if value is not None and not _is_count(value):
+                raise InvalidDefinition(f"Budget: {name}={value!r}, a whole number or None is needed")
+        cost: object = self.cost_usd
+        if cost is not None and not (isinstance(cost, Decimal) and cost.is_finite() and cost >= 0):
+            raise InvalidDefinition(f'Budget: cost_usd={cost!r}, write Decimal("2.00"): floats are not exact')
+
+
+@dataclass(frozen=True, slots=True)
+class Escalate:
+    """When a request expires, ask people with this permission; after that, `then`.
+
+    Shapes and units   expires: time that they have, None: as long as the request before had
+    """
+
+    permission: str
+    then: "Literal['deny'] | Escalate" = "deny"
+    expires: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if not self.permission:
+            raise InvalidDefinition("Escalate: a permission is needed, like 'app.approve_any_refund'")
+        if self.then != "deny" and not isinstance(self.then, Escalate):
+            raise InvalidDefinition(f"Escalate: then={self.then!r}, 'deny' or another Escalate is needed")
+        _refuse_nothing(self.expires, "Escalate: expires")
+
+
+Expiry: TypeAlias = Literal["deny"] | Escalate
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a person is shown before deciding.
+
+    A decision is bound to `binding`: when one of these values changes, votes are void. `context` may change freely.
+    """
+
+    binding: Mapping[str, object]
+    context: Mapping[str, object] = field(default_factory=dict)
+
+    def dump(self) -> dict[str, JSON]:
+        """Write {"binding": {...}, "context": {...}} as JSON; Money, Decimal, dates and ids in their JSON forms.
+
+        Raises InvalidState naming the fact that has none (NaN, an ORM row).
+        """
+        binding = shape.plain(self.binding, what="binding facts")
+        context = shape.plain(self.context, what="context facts")
+        return {"binding": binding, "context": context}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalSpec:
+    """How a person is asked, who may answer, and where each answer leads."""
+
+    title: str
+    shows: Callable[..., Facts]
+    permission: str
+    approved: str
+    rejected: str
+    exclude_requester: bool = True
+    quorum: int = 1
+    expires: timedelta = timedelta(days=3)
+    on_expiry: Expiry = "deny"
+
+    def ladder(self) -> tuple[Escalate, ...]:
+        """List the escalations in order; after the last one the request is denied."""
+        rungs: list[Escalate] = []
+        rung: Expiry = self.on_expiry
+        while isinstance(rung, Escalate):
+            rungs.append(rung)
+            rung = rung.then
+        return tuple(rungs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EffectDefinition(Generic[R_co]):
+    """An action outside that must not be repeated by accident. Used in a step by `run.effect(this, ...)`.
+
+    Shapes and units   key_window: how long the provider honours a key, None: it has no keys; settle_seconds: after
+                       which a send has landed or is lost; timeout_seconds: wall time of one call; accepted: whether
+                       a receipt says "pending"; accepted_within: how long it may stay so before a person is asked
+    """
+
+    name: str
+    provider: str
+    receipt: type[R_co]
+    function: Callable[..., R_co]
+    arguments: Arguments
+    version: int = 1
+    lookup: Callable[..., object] | None = None
+    key_window: timedelta | None = None
+    settle_seconds: float = 30.0
+    timeout_seconds: float = 10.0
+    accepted: Callable[[R_co], bool] | None = None
+    accepted_within: timedelta | None = None
+    resend_when_absent: bool = False
+
+    @property
+    def resend_window(self) -> timedelta | None:
+        """How long after the first dispatch the same key may be sent again; None: the provider has no keys.
+
+        The margin is what a request may need to arrive: the provider's clock may say "too old" while it flies.
+        """
+        return self.key_window and self.key_window - timedelta(seconds=self.settle_seconds)
+
+    def dump_arguments(self, arguments: Mapping[str, object]) -> dict[str, JSON]:
+        """Write arguments as JSON, checked strictly against the function's annotations, defaults filled in.
+
+        Raises InvalidState naming the effect and each unknown, missing or ill-typed argument.
+        """
+        return self.arguments.dump(arguments, what=f"effect {self.name}")
+
+    def load_arguments(self, data: Mapping[str, JSON]) -> dict[str, object]:
+        """Read stored arguments: what the function is called with. Raises InvalidState when they do not fit."""
+        return self.arguments.load(data, what=f"effect {self.name}")
+
+    def dump_receipt(self, receipt: object) -> JSON:
+        """Write a receipt as JSON; text that PostgreSQL cannot store is marked, never refused: a receipt is a fact.
+
+        Raises InvalidState when it is not of the declared type.
+        """
+        what = f"receipt of effect {self.name}"
+        checked = shape.check(self._receipt_adapter, receipt, what=what)
+        return storable(shape.write(self._receipt_adapter, checked, what=what))
+
+    def load_receipt(self, data: JSON) -> R_co:
+        """Read a stored receipt. Raises InvalidState when it does not fit the declared type."""
+        return shape.load(self._receipt_adapter, data, what=f"receipt of effect {self.name}")
+
+    def __call__(self, *arguments: object, **named: object) -> NoReturn:
+        """Refuse: called directly it would act without a stored intent."""
+        raise InvalidDefinition(
+            f"effect {self.name} is called directly: use run.effect({self.function.__name__}, ...) in a step; "
+            "in a test of the function itself, call its .function"
+        )
+
+    @cached_property
+    def _receipt_adapter(self) -> TypeAdapter[R_co]:
+        return TypeAdapter(self.receipt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDefinition:
+    """One node of a workflow. `to` lists where it may go; the three `on_…` and `recheck` lead elsewhere."""
+
+    name: str
+    kind: StepKind
+    function: StepFunction | None = None
+    to: tuple[str, ...] = ()
+    start: bool = False
+    end: bool = False
+    join: bool = False
+    effects: tuple[EffectDefinition[object], ...] = ()
+    queue: str | None = None
+    retry: Retry = field(default_factory=Retry)
+    atomic: bool = False
+    timeout_seconds: float = 60.0
+    recheck: Check | None = None
+    on_refused: str | None = None
+    on_failure: str | None = None
+    permanent: tuple[type[Exception], ...] = ()
+    transient: tuple[type[Exception], ...] = ()
+    approval: ApprovalSpec | None = None
+
+    @property
+    def leads_to(self) -> tuple[str, ...]:
+        """Each step that a run can go to from here, by whatever way, once each."""
+        ways = (*self.to, self.on_refused, self.on_failure)
+        return tuple(dict.fromkeys(way for way in ways if way is not None))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WorkflowDefinition:
+    """A whole workflow, read once from its class.
+
+    `structure` is the fingerprint of steps, edges, effects with versions, and state schema; two releases with the same
+    structure can go on with each other's runs. `workflow` is the one instance that step functions get as `self`.
+    """
+
+    name: str
+    version: int
+    doc: str
+    state_type: type[WorkflowState]
+    steps: Mapping[str, StepDefinition]
+    start: str
+    deadline: timedelta
+    budget: Budget
+    effects: Mapping[str, EffectDefinition[object]]
+    structure: str
+    workflow: object
+
+    def step(self, name: str) -> StepDefinition:
+        """Return a step. Raises InvalidDefinition with the known names."""
+        found = self.steps.get(name)
+        if found is None:
+            raise InvalidDefinition(f"{self.name} v{self.version} has no step {name!r}; it has {', '.join(self.steps)}")
+        return found
+
+    def run_step_task_name(self, step: str) -> str:
+        """Name the Celery task that runs a step: "refund.pay"."""
+        return f"{self.name}.{self.step(step).name}"
+
+    def __repr__(self) -> str:
+        return f"<WorkflowDefinition {self.name} v{self.version}: {', '.join(self.steps)}>"
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _refuse_nothing(span: timedelta | None, what: str) -> None:
+    if span is not None and span <= timedelta(0):
+        raise InvalidDefinition(f"{what} must be longer than nothing")

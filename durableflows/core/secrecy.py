@@ -1,0 +1,69 @@
+"""What a secret looks like: by the name it is stored under, and by the shape of a text.
+
+Owns the lists. Called by `core.payload.redact` and by log filters. Never decides whether a value is
+used, only whether it is shown; it is the last net, not the first: secrets belong into references.
+"""
+
+import re
+from itertools import pairwise
+
+MASK = "[redacted]"
+
+_WORDS = frozenset(
+    {"password", "passwd", "passphrase", "pwd", "secret", "secrets", "token", "authorization", "cookie", "otp"}
+    | {"credential", "credentials", "apikey", "cvc", "cvv", "pan"}
+)
+_PAIRS = frozenset(
+    {("api", "key"), ("access", "key"), ("private", "key"), ("secret", "key"), ("card", "number")},
+)
+_WORD_BORDER = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
+
+_QUERY_NAMES = r"[\w.-]*(?:key|token|secret|password|passwd|pwd|signature|sig|authorization|credential)"
+_TEXT_RULES = (
+    # https://user:password@host: the host stays, it says which service failed
+    (re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"), MASK),
+    (re.compile(rf"\b({_QUERY_NAMES})=[^&\s#;,'\"<>)\]}}]+", re.IGNORECASE), rf"\1={MASK}"),
+    # JSON, headers and reprs inside a text: "password": "x", Authorization: Bearer x
+    (
+        re.compile(
+            r"(?P<name>['\"]?[\w-]*(?:api[_-]?key|token|secret|password|passwd|authorization)['\"]?\s*:\s*)"
+            r"(?P<value>(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|[^\s,;&'\"}\])]+))",
+            re.IGNORECASE,
+        ),
+        rf"\g<name>{MASK}",
+    ),
+    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1 {MASK}"),
+    (re.compile(r"\b(?:sk|rk|pk|whsec)_[A-Za-z0-9_]{6,}"), MASK),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), MASK),
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MASK),
+)
+_CARD = re.compile(r"(?<![\w.-])[2-6]\d(?:[ -]?\d){11,17}(?![\w-])")
+
+
+def is_secret_name(name: str, value: object = "") -> bool:
+    """Say whether a value under this key is a secret. `token` with a number is a count, not a secret."""
+    words = [word.lower() for word in _WORD_BORDER.split(name) if word]
+    found = {word for word in words if word in _WORDS}
+    if found == {"token"} and isinstance(value, int | float):
+        return False
+    return bool(found) or any(pair in _PAIRS for pair in pairwise(words))
+
+
+def mask_text(text: str) -> str:
+    """Mask secrets inside a text: passwords in addresses, `key=…`, bearer headers, key formats, card numbers."""
+    for pattern, replacement in _TEXT_RULES:
+        text = pattern.sub(replacement, text)
+    return _CARD.sub(_mask_card, text)
+
+
+def _mask_card(match: re.Match[str]) -> str:
+    digits = re.sub(r"\D", "", match.group())
+    return f"[card …{digits[-4:]}]" if _passes_luhn(digits) else match.group()
+
+
+def _passes_luhn(digits: str) -> bool:
+    total = 0
+    for index, digit in enumerate(reversed(digits)):
+        doubled = int(digit) * (1 + index % 2)
+        total += doubled - 9 if doubled > 9 else doubled
+    return total % 10 == 0
