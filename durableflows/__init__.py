@@ -1,0 +1,77 @@
+"""durableflows: durable workflows for Django and Celery.
+
+Owns the public names that workflows are declared with. Importing it loads no Django; the verbs that start,
+answer and cancel runs are in `durableflows.api`, which needs the app registry.
+"""
+
+from durableflows.core.declare import Workflow, approval, effect, step
+from durableflows.core.definition import Budget, Escalate, Facts, Retry
+from durableflows.core.directives import StepRef, StepReturn, fail, succeed
+from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
+from durableflows.core.money import Money
+from durableflows.core.run import Run
+from durableflows.core.state import WorkflowState
+from durableflows.errors import (
+    AlreadyDecided,
+    ConcurrentChange,
+    DurableflowsError,
+    FactsChanged,
+    InvalidDefinition,
+    InvalidState,
+    KeyConflict,
+    KeyInUse,
+    LimitReached,
+    NeedsHuman,
+    NeverSent,
+    NotAllowed,
+    NotFoundError,
+    Permanent,
+    ReserveInTransaction,
+    StepFailure,
+    TooLate,
+    Transient,
+    UnknownOutcome,
+    UnknownWorkflow,
+)
+
+__all__ = [
+    "AlreadyDecided",
+    "Budget",
+    "CannotTell",
+    "ConcurrentChange",
+    "DurableflowsError",
+    "EffectCall",
+    "Escalate",
+    "Facts",
+    "FactsChanged",
+    "Found",
+    "InvalidDefinition",
+    "InvalidState",
+    "KeyConflict",
+    "KeyInUse",
+    "LimitReached",
+    "Money",
+    "NeedsHuman",
+    "NeverSent",
+    "NotAllowed",
+    "NotFound",
+    "NotFoundError",
+    "Permanent",
+    "ReserveInTransaction",
+    "Retry",
+    "Run",
+    "StepFailure",
+    "StepRef",
+    "StepReturn",
+    "TooLate",
+    "Transient",
+    "UnknownOutcome",
+    "UnknownWorkflow",
+    "Workflow",
+    "WorkflowState",
+    "approval",
+    "effect",
+    "fail",
+    "step",
+    "succeed",
+]
