@@ -3,8 +3,8 @@
 Owns the table and the symbols for plain-text display. `core.money` reads it; gateways may, for
 their own exceptions. Never converts between currencies and never holds a rate.
 
-Source: ISO 4217 list one (active codes). Codes without a minor unit (metals, test and unit-of-account
-codes) are left out on purpose: nobody is paid in them.
+Source: ISO 4217 list one, active codes, as published on 2026-01-01. Codes without a minor unit (metals, test
+and unit-of-account codes) are left out on purpose: nobody is paid in them.
 """
 
 from types import MappingProxyType

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from durableflows.core import shape
 from durableflows.core.arguments import Arguments
-from durableflows.core.payload import JSON, storable
+from durableflows.core.payload import JSON, storable_text
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition
 
@@ -195,8 +195,9 @@ class EffectDefinition(Generic[R_co]):
         Raises InvalidState when it is not of the declared type.
         """
         what = f"receipt of effect {self.name}"
-        checked = shape.check(self._receipt_adapter, receipt, what=what)
-        return storable(shape.write(self._receipt_adapter, checked, what=what))
+        given = storable_text(receipt) if isinstance(receipt, str) else receipt
+        checked = shape.check(self._receipt_adapter, given, what=what)
+        return shape.write_marked(self._receipt_adapter, checked, what=what)
 
     def load_receipt(self, data: JSON) -> R_co:
         """Read a stored receipt. Raises InvalidState when it does not fit the declared type."""

@@ -9,10 +9,12 @@ Owns those values. Written by users' steps, read by `core.decide`. Never moves a
     (nothing)                            go to the step's one `to`, or succeed when it is declared end=True
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, canonical
+from durableflows.core.wording import did_you_mean
 from durableflows.errors import InvalidDefinition
 
 
@@ -65,3 +67,47 @@ def succeed(result: JSON = None) -> Succeed:
 def fail(reason: str) -> Fail:
     """End the run as FAILED for this reason; it is shown to people, so no secrets in it."""
     return Fail(reason)
+
+
+def directive_of(returned: object, *, step: str, to: Sequence[str], end: bool) -> Directive:
+    """Read what a step body returned, against what the step declares.
+
+    Raises InvalidDefinition for anything that is not a way out of this step: an unexpected value is an error, never
+    a success. InvalidState for a result that is not JSON.
+    """
+    if isinstance(returned, Fail):
+        return returned
+    if isinstance(returned, Succeed):
+        canonical(returned.result)
+        return returned
+    if returned is None:
+        return _way_on(step=step, to=to, end=end)
+    named = [returned] if isinstance(returned, StepRef) else returned
+    if not isinstance(named, tuple | list) or not named:
+        raise InvalidDefinition(
+            f"step {step} returned {returned!r}: return self.<step>, succeed(...), fail(...) or nothing"
+        )
+    targets = tuple(_target(ref, step=step, to=to) for ref in named)
+    if len(set(targets)) != len(targets):
+        raise InvalidDefinition(f"step {step} returned the same step twice: {', '.join(targets)}")
+    return Goto(targets)
+
+
+def _way_on(*, step: str, to: Sequence[str], end: bool) -> Directive:
+    if end and not to:
+        return Succeed()
+    if len(to) == 1 and not end:
+        return Goto((to[0],))
+    ways = " or ".join([*(f"self.{name}" for name in to), *(["succeed()"] if end else [])])
+    raise InvalidDefinition(f"step {step} returned nothing and may go more than one way: return {ways}")
+
+
+def _target(ref: object, *, step: str, to: Sequence[str]) -> str:
+    if not isinstance(ref, StepRef):
+        raise InvalidDefinition(f"step {step} returned {ref!r} as a step: return self.<step>")
+    if ref.name not in to:
+        declared = ", ".join(to) or "none"
+        raise InvalidDefinition(
+            f"step {step} returned {ref.name!r}, which is not in its `to` ({declared}){did_you_mean(ref.name, to)}"
+        )
+    return ref.name

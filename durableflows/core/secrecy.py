@@ -18,22 +18,24 @@ _PAIRS = frozenset(
 )
 _WORD_BORDER = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])")
 
-_QUERY_NAMES = r"[\w.-]*(?:key|token|secret|password|passwd|pwd|signature|sig|authorization|credential)"
+# Bounded repeats throughout: these run over whole provider answers, and must stay linear in their length.
+_NAME = (
+    r"(?<![\w-])[\w-]{0,100}(?:(?:api|access|private|secret)[_-]?key|token|secret|password|passwd|pwd|authorization"
+    r"|credential|signature|cookie)"
+)
+_QUOTED = r"\"[^\"]*\"|'[^']*'"
 _TEXT_RULES = (
     # https://user:password@host: the host stays, it says which service failed
-    (re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]+(?=@)"), MASK),
-    (re.compile(rf"\b({_QUERY_NAMES})=[^&\s#;,'\"<>)\]}}]+", re.IGNORECASE), rf"\1={MASK}"),
-    # JSON, headers and reprs inside a text: "password": "x", Authorization: Bearer x
+    (re.compile(r"(?<=://)[^\s/@:]{0,200}:[^\s/@]{1,500}(?=@)"), MASK),
+    # addresses and keyword arguments; `key` alone is a secret in addresses only, elsewhere it names a business key
+    (re.compile(rf"({_NAME}|(?<=[?&])(?:key|sig))=(?:{_QUOTED}|[^&\s#;,'\"<>)\]}}]+)", re.IGNORECASE), rf"\1={MASK}"),
+    # JSON, headers and reprs: "password": "x", Authorization: Bearer x
     (
-        re.compile(
-            r"(?P<name>['\"]?[\w-]*(?:api[_-]?key|token|secret|password|passwd|authorization)['\"]?\s*:\s*)"
-            r"(?P<value>(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|[^\s,;&'\"}\])]+))",
-            re.IGNORECASE,
-        ),
-        rf"\g<name>{MASK}",
+        re.compile(rf"({_NAME}['\"]?\s*:\s*)(?:(?:bearer|basic)\s+)?(?:{_QUOTED}|[^\s,;&'\"}}\])]+)", re.IGNORECASE),
+        rf"\1{MASK}",
     ),
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1 {MASK}"),
-    (re.compile(r"\b(?:sk|rk|pk|whsec)_[A-Za-z0-9_]{6,}"), MASK),
+    (re.compile(r"\b(?:(?:sk|rk|pk)_(?:live|test)|whsec)_\w{4,}"), MASK),
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), MASK),
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MASK),
 )

@@ -5,12 +5,13 @@ Owns the one way in which state, arguments and receipts are written and read. Ca
 """
 
 import json
+from collections.abc import Callable
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from durableflows.core.payload import JSON, canonical, unstorable_in
+from durableflows.core.payload import JSON, canonical, storable, unstorable_in
 from durableflows.errors import InvalidState
 
 T = TypeVar("T")
@@ -36,12 +37,15 @@ def dump(adapter: TypeAdapter[T], value: T, *, what: str) -> JSON:
 
 def write(adapter: TypeAdapter[T], value: T, *, what: str) -> JSON:
     """Write a value as JSON without reading it back. Raises InvalidState with all problems."""
-    try:
-        data: JSON = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-        canonical(data)
-    except (PydanticSerializationError, UnicodeError, InvalidState) as error:
-        raise _cannot_write(adapter, value, error, what=what) from None
-    return data
+    return _written(adapter, value, what=what, change=_as_it_is)
+
+
+def write_marked(adapter: TypeAdapter[T], value: T, *, what: str) -> JSON:
+    """Write a fact that must not be lost: text that cannot be stored is marked, not refused.
+
+    Raises InvalidState only for a value that is not of its type or has no JSON form.
+    """
+    return _written(adapter, value, what=what, change=storable)
 
 
 def plain(value: object, *, what: str) -> JSON:
@@ -93,6 +97,19 @@ def refuse_unstorable(data: JSON, *, what: str) -> None:
         raise InvalidState(
             f"{what}: " + "; ".join(f"{path}: {message}" for path, message in problems), problems=problems
         )
+
+
+def _written(adapter: TypeAdapter[T], value: T, *, what: str, change: Callable[[JSON], JSON]) -> JSON:
+    try:
+        data = change(adapter.dump_python(value, mode="json", by_alias=True, warnings="error"))
+        canonical(data)
+    except (PydanticSerializationError, UnicodeError, InvalidState) as error:
+        raise _cannot_write(adapter, value, error, what=what) from None
+    return data
+
+
+def _as_it_is(data: JSON) -> JSON:
+    return data
 
 
 def _cannot_write(adapter: TypeAdapter[T], value: T, error: Exception, *, what: str) -> InvalidState:

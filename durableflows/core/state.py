@@ -7,7 +7,7 @@ by `api.start`. Never holds a secret, an ORM row or a big artifact: references t
 from collections.abc import Iterator, Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import ClassVar, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Secret, SecretBytes, SecretStr, TypeAdapter
 
@@ -38,7 +38,7 @@ class WorkflowState(BaseModel):
     schema_version: ClassVar[int] = 1
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+    def __pydantic_init_subclass__(cls, **options: object) -> None:
         """Refuse secrets when the class is written, not when the first one lies in the database."""
         super().__pydantic_init_subclass__(**options)
         for name, field in cls.model_fields.items():
