@@ -6,8 +6,7 @@ counts other decimals than ISO 4217. Source: Stripe's documentation, "Supported 
 
 from types import MappingProxyType
 
-from durableflows.core.money import Money
-from durableflows.errors import Permanent, UnknownOutcome
+from durableflows import Money, Permanent, UnknownOutcome
 
 # Currency -> by how many powers of ten the provider's amounts are larger than minor units.
 SHIFTS = MappingProxyType(

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from customer_ops.gateways.payment_amounts import from_provider
-from durableflows.core.money import Money
-from durableflows.errors import InvalidState, Permanent, UnknownOutcome
+from durableflows import InvalidState, Money, Permanent, UnknownOutcome
 
 METADATA_KEY = "durableflows_key"
 OPEN = frozenset({"pending", "requires_action"})

@@ -11,15 +11,7 @@ from datetime import UTC, datetime
 import httpx
 
 from customer_ops.gateways.retry_after import parse_retry_after
-from durableflows.errors import (
-    DurableflowsError,
-    KeyConflict,
-    KeyInUse,
-    NeedsHuman,
-    Permanent,
-    Transient,
-    UnknownOutcome,
-)
+from durableflows import DurableflowsError, KeyConflict, KeyInUse, NeedsHuman, Permanent, Transient, UnknownOutcome
 
 # The provider's limiter and its lock stand in front of its endpoints; with any status, nothing has begun.
 NOT_PROCESSED_CODES = frozenset({"rate_limit", "lock_timeout"})
@@ -68,4 +60,4 @@ def failure_of(status: int, headers: httpx.Headers, body: bytes, *, what: str) -
 
 
 def _text(value: object) -> str:
-    return str(value)[:LONGEST_TEXT] if isinstance(value, str | int) else ""
+    return value[:LONGEST_TEXT] if isinstance(value, str) else ""

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from customer_ops.gateways.payment_errors import failure_of
 from customer_ops.gateways.wire import Deadline, Reply, exchange
-from durableflows.errors import UnknownOutcome
+from durableflows import UnknownOutcome
 
 # Otherwise the library writes a file into the home directory at its first request, which fails where there is none,
 # and tells the provider about this machine.

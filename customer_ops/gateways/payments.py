@@ -29,9 +29,7 @@ from customer_ops.gateways.payment_answers import (
 )
 from customer_ops.gateways.payment_exchange import ask_once
 from customer_ops.gateways.wire import Deadline
-from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
-from durableflows.core.money import Money
-from durableflows.errors import NeedsHuman, StepFailure, UnknownOutcome
+from durableflows import CannotTell, EffectCall, Found, Money, NeedsHuman, NotFound, StepFailure, UnknownOutcome
 
 __all__ = ["ChargeReceipt", "PaymentsClient", "RefundReceipt", "create_charge", "find_refund", "ping", "refund"]
 
@@ -46,7 +44,7 @@ class PaymentsClient:
     def __init__(self, url: str, key: str) -> None:
         self.url = url.rstrip("/")
         self._host = urlsplit(self.url).netloc.rpartition("@")[2]
-        self._key = key
+        self._key = key.strip()  # a key from a mounted file often ends with a line break
 
     def __repr__(self) -> str:
         return f"PaymentsClient({self._host!r})"  # never the key
@@ -156,8 +154,9 @@ class PaymentsClient:
         check: Callable[[], None],
         deadline: Deadline,
     ) -> M:
-        if not self._key:
-            raise NeedsHuman(f"{what}: no key is set for this account", code="no_key")
+        if not self._key or not self._key.isascii() or not self._key.isprintable() or " " in self._key:
+            # It could not stand in a header. Trying again does not cure a setting.
+            raise NeedsHuman(f"{what}: the account's key is not set, or is malformed", code="no_key")
         return ask_once(form, send, url=self.url, key=self._key, what=what, check=check, deadline=deadline)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from durableflows.errors import NeverSent, UnknownOutcome
+from durableflows import NeverSent, UnknownOutcome
 
 LARGEST_ANSWER_BYTES = 2_000_000
 

@@ -21,11 +21,15 @@ from customer_ops.sandbox.server import Sandbox
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until told to stop."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     # Blocked before any thread starts, so that only this thread is told.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    sandbox = _sandbox(options)
+    try:
+        sandbox = _sandbox(options)
+    except (OSError, ValueError) as error:  # the port is taken, the folder cannot be written, a rate of 2
+        parser.error(str(error))
     sys.stdout.write(json.dumps({"url": sandbox.url, "control_url": sandbox.control_url}) + "\n")
     sys.stdout.flush()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

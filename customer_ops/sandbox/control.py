@@ -106,10 +106,10 @@ class SandboxControl:
             raise SandboxError(f"{len(held)} requests are held after {timeout_seconds} s, not {count}")
         return list(held)
 
-    def wait_until_free(self, *, timeout_seconds: float = 5.0) -> None:
-        """Wait until no request is held: released ones, or those whose client hung up."""
-        if held := self._ask("GET", "held", {"at_least": 0, "timeout_seconds": timeout_seconds})["held"]:
-            raise SandboxError(f"{len(held)} requests are still held after {timeout_seconds} s")
+    def wait_until_done(self, *, timeout_seconds: float = 5.0) -> None:
+        """Wait until no request is under way at the provider, whether its client still waits or not."""
+        if left := self._ask("GET", "under_way", {"timeout_seconds": timeout_seconds})["under_way"]:
+            raise SandboxError(f"{len(left)} requests are under way after {timeout_seconds} s")
 
     def release(self) -> int:
         """Let all held requests go on."""
@@ -165,13 +165,14 @@ class RunningSandbox(SandboxControl):
 def start_sandbox(*, books: Path, port: int = 0, **options: object) -> RunningSandbox:
     """Start the sandbox as a process and wait until it can be reached. Options are those of its command line."""
     command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={port}", f"--books={books}"]
-    command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    command += [_option(name.replace("_", "-"), value) for name, value in options.items()]
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603 - our own module
     assert process.stdout is not None
     ready = _first_line(process.stdout)
     if not ready:
+        process.stdout.close()
         process.kill()
         process.wait()
         raise SandboxError(f"the sandbox did not start (exit code {process.returncode}); its own words are above")
@@ -188,6 +189,12 @@ def running_sandbox(*, books: Path, port: int = 0, **options: object) -> Iterato
         sandbox.stop()
         assert sandbox.process.stdout is not None
         sandbox.process.stdout.close()
+
+
+def _option(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name}={value}"
 
 
 def _first_line(stream: IO[str]) -> str:

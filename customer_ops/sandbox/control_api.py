@@ -7,7 +7,8 @@
     POST   /_control/reset       empty books, no faults, listening
     POST   /_control/settle      {refund, status, failure_reason}: end a refund, pending or not
     POST   /_control/clock       {advance_seconds}: set the provider's clock ahead
-    GET    /_control/held        {at_least, timeout_seconds}: wait until so many requests are held; 0: until none is
+    GET    /_control/held        {at_least, timeout_seconds}: wait until so many requests are held
+    GET    /_control/under_way   {timeout_seconds}: wait until no request is under way
     POST   /_control/release     let all held requests go on
     POST   /_control/listening   {on, seconds}: open or close the provider's port
 
@@ -46,6 +47,11 @@ class _Clock(BaseModel):
 class _Held(BaseModel):
     model_config = ConfigDict(extra="forbid")
     at_least: int = 1
+    timeout_seconds: float = 5.0
+
+
+class _UnderWay(BaseModel):
+    model_config = ConfigDict(extra="forbid")
     timeout_seconds: float = 5.0
 
 
@@ -105,7 +111,12 @@ def _clock(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
 
 def _held(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
     wanted = _read(_Held, order)
-    return {"held": sandbox.provider.holds.wait_for(wanted.at_least, timeout_seconds=wanted.timeout_seconds)}
+    return {"held": sandbox.provider.holds.wait_until_held(wanted.at_least, timeout_seconds=wanted.timeout_seconds)}
+
+
+def _under_way(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
+    seconds = _read(_UnderWay, order).timeout_seconds
+    return {"under_way": sandbox.provider.holds.wait_until_done(timeout_seconds=seconds)}
 
 
 def _release(sandbox: "Sandbox", _order: Order) -> dict[str, Any]:
@@ -139,6 +150,7 @@ _ACTIONS: dict[tuple[str, str], Callable[["Sandbox", Order], dict[str, Any]]] = 
     ("POST", "settle"): _settle,
     ("POST", "clock"): _clock,
     ("GET", "held"): _held,
+    ("GET", "under_way"): _under_way,
     ("POST", "release"): _release,
     ("POST", "listening"): _listening,
 }

@@ -7,7 +7,6 @@ Owns the waiting. Nothing here polls: each held request waits on a socket pair o
 import select
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,11 +14,24 @@ LONGEST_SECONDS = 600.0
 
 
 class Holds:
-    """All requests that are held now."""
+    """All requests under way, and those of them that are held now."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._under_way: set[str] = set()
         self._held: dict[str, socket.socket] = {}
+
+    @contextmanager
+    def under_way(self, request_id: str) -> Iterator[None]:
+        """Count a request from its arrival until all is done that it asked for."""
+        with self._changed:
+            self._under_way.add(request_id)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._under_way.discard(request_id)
+                self._changed.notify_all()
 
     def hold(self, request_id: str, *, seconds: float | None, client: socket.socket | None = None) -> None:
         """Wait for `seconds`, or until released, or until `client` has hung up."""
@@ -34,18 +46,17 @@ class Holds:
                 waker.send(b"!")
             return len(self._held)
 
-    def held(self) -> list[str]:
-        """The ids of the requests held now."""
+    def wait_until_held(self, count: int, *, timeout_seconds: float) -> list[str]:
+        """Wait until at least `count` requests are held; give those that are when the time is over."""
         with self._changed:
+            self._changed.wait_for(lambda: len(self._held) >= count, timeout_seconds)
             return list(self._held)
 
-    def wait_for(self, count: int, *, timeout_seconds: float) -> list[str]:
-        """Wait until at least `count` requests are held, or at most that many when `count` is 0."""
-        deadline = time.monotonic() + timeout_seconds
+    def wait_until_done(self, *, timeout_seconds: float) -> list[str]:
+        """Wait until no request is under way; give those that are when the time is over."""
         with self._changed:
-            while (bool(self._held) if count == 0 else len(self._held) < count) and time.monotonic() < deadline:
-                self._changed.wait(deadline - time.monotonic())
-            return list(self._held)
+            self._changed.wait_for(lambda: not self._under_way, timeout_seconds)
+            return list(self._under_way)
 
     @contextmanager
     def _registered(self, request_id: str) -> Iterator[socket.socket]:

@@ -65,7 +65,7 @@ class Mishaps:
                 self._line.send_bad_json(answer)
             case Kind.TRICKLE:
                 self._note("done, answered byte by byte", answer)
-                pause = fault.seconds or 0.05
+                pause = 0.05 if fault.seconds is None else fault.seconds
                 self._line.trickle(answer, lambda: self._holds.hold(self._request_id, seconds=pause))
             case _:  # the fault was in the work, the answer itself is whole
                 self.answer(answer)

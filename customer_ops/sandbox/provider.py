@@ -47,6 +47,10 @@ class Provider:
 
     def handle(self, request: Request, line: Line) -> None:
         """Serve one request."""
+        with self.holds.under_way(request.id):
+            self._serve(request, line)
+
+    def _serve(self, request: Request, line: Line) -> None:
         fault = self.plan.take(request.seen)
         log.write_arrival(self.books, request.id, request.seen, fault=fault.kind if fault else None)
         mishaps = Mishaps(self.books, self.holds, line, request_id=request.id, key=request.seen.key)

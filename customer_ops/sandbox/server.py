@@ -93,7 +93,7 @@ class Sandbox:
         """Empty the books, withdraw all faults, let held requests go and listen again."""
         self.provider.plan.clear()
         self.provider.holds.release()
-        self.provider.holds.wait_for(0, timeout_seconds=5)
+        self.provider.holds.wait_until_done(timeout_seconds=5)
         self.provider.books.empty()
         self.listen()
 
