@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 SKIP_VARIABLE = "DURABLEFLOWS_SKIP_FOREIGN"
-KEY = "sk_test_local"
 
 _SOURCE = Path(__file__).parent / "stripe_mock"
 _CACHE = Path(__file__).parents[2] / ".data" / "stripe_mock"
