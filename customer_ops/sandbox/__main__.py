@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from customer_ops.sandbox.books import Books
@@ -32,9 +33,17 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     sys.stdout.write(json.dumps({"url": sandbox.url, "control_url": sandbox.control_url}) + "\n")
     sys.stdout.flush()
+    if options.end_with_stdin:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
     sandbox.close()
     return 0
+
+
+def _end_with_stdin() -> None:
+    """Stop when whoever started us is gone, however it went: its end of the pipe closes with it."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _sandbox(options: argparse.Namespace) -> Sandbox:
@@ -70,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("SANDBOX_STRICT_DIGITS") == "1",
         help="refuse amounts in three-decimal currencies that do not end in 0, as Stripe does",
     )
+    parser.add_argument("--end-with-stdin", action="store_true", help="stop when standard input closes")
     return parser
 
 

@@ -151,7 +151,7 @@ class RunningSandbox(SandboxControl):
     def kill(self) -> None:
         """End it at once (SIGKILL), as a power cut would."""
         self.process.kill()
-        self.process.wait()
+        _forget(self.process)
 
     def stop(self) -> None:
         """End it in good order."""
@@ -159,22 +159,26 @@ class RunningSandbox(SandboxControl):
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self.process.kill()
+        _forget(self.process)
 
 
 def start_sandbox(*, books: Path, port: int = 0, **options: object) -> RunningSandbox:
-    """Start the sandbox as a process and wait until it can be reached. Options are those of its command line."""
-    command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={port}", f"--books={books}"]
+    """Start the sandbox as a process and wait until it can be reached. Options are those of its command line.
+
+    The process ends with the one that started it, even when that one is killed.
+    """
+    command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={port}", f"--books={books}", "--end-with-stdin"]
     command += [_option(name.replace("_", "-"), value) for name, value in options.items()]
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603 - our own module
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)  # noqa: S603 - our own module
     assert process.stdout is not None
     ready = _first_line(process.stdout)
     if not ready:
-        process.stdout.close()
         process.kill()
-        process.wait()
+        _forget(process)
         raise SandboxError(f"the sandbox did not start (exit code {process.returncode}); its own words are above")
     return RunningSandbox(process, **json.loads(ready))
 
@@ -187,8 +191,14 @@ def running_sandbox(*, books: Path, port: int = 0, **options: object) -> Iterato
         yield sandbox
     finally:
         sandbox.stop()
-        assert sandbox.process.stdout is not None
-        sandbox.process.stdout.close()
+
+
+def _forget(process: "subprocess.Popen[str]") -> None:
+    """Wait for its end and close our ends of its pipes."""
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def _option(name: str, value: object) -> str:

@@ -297,6 +297,26 @@ def test_sandbox_that_cannot_start_says_so(tmp_path: Path, capfd: pytest.Capture
     assert "less than or equal to 1" in capfd.readouterr().err
 
 
+def test_faults_may_be_ordered_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDBOX_FAULT_RATE", "1")
+    monkeypatch.setenv("SANDBOX_FAULT_MIX", "forbidden")
+
+    with running_sandbox(books=tmp_path / "books.sqlite3") as sandbox:
+        answer = Shop(sandbox.url).post("/v1/charges", amount=100, currency="usd", source="tok_visa")
+
+    assert answer.status_code == 403
+
+
+def test_sandbox_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    sandbox = start_sandbox(books=tmp_path / "books.sqlite3")
+    assert sandbox.process.stdin is not None
+
+    sandbox.process.stdin.close()  # what the system does with the pipe of a killed process
+
+    assert sandbox.process.wait(timeout=10) == 0
+    sandbox.stop()
+
+
 def test_reset_empties_the_books_and_withdraws_faults(shop: Shop, sandbox: RunningSandbox) -> None:
     shop.charge(1000)
     sandbox.fault("error_before")
