@@ -42,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _end_with_stdin() -> None:
     """Stop when whoever started us is gone, however it went: its end of the pipe closes with it."""
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # not sys.stdin: its lock, held by this thread, would abort the interpreter at its end
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -290,6 +290,14 @@ def test_power_cut_before_the_act_leaves_the_key_free(tmp_path: Path) -> None:
         assert sandbox.books().by_key == {"df_1": 1}
 
 
+def test_sandbox_stops_in_good_order(tmp_path: Path) -> None:
+    sandbox = start_sandbox(books=tmp_path / "books.sqlite3")
+
+    sandbox.stop()
+
+    assert sandbox.process.returncode == 0
+
+
 def test_sandbox_that_cannot_start_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SandboxError):
         start_sandbox(books=tmp_path / "books.sqlite3", fault_rate=2)
