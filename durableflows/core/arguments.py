@@ -24,7 +24,12 @@ _RESERVED = frozenset({"operation"})
 
 class _Base(BaseModel):
     model_config = ConfigDict(
-        strict=True, extra="forbid", allow_inf_nan=False, validate_default=True, revalidate_instances="always"
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",
+        validate_default=True,
+        revalidate_instances="always",
     )
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from durableflows.core.payload import JSON, canonical, storable, unstorable_in
@@ -16,7 +16,8 @@ from durableflows.errors import InvalidState
 
 T = TypeVar("T")
 
-_ANYTHING: TypeAdapter[object] = TypeAdapter(object)
+# NaN is written as NaN, and so refused, not turned into null.
+_ANYTHING: TypeAdapter[object] = TypeAdapter(object, config=ConfigDict(ser_json_inf_nan="constants"))
 
 
 def dump(adapter: TypeAdapter[T], value: T, *, what: str) -> JSON:
@@ -101,11 +102,17 @@ def refuse_unstorable(data: JSON, *, what: str) -> None:
 
 def _written(adapter: TypeAdapter[T], value: T, *, what: str, change: Callable[[JSON], JSON]) -> JSON:
     try:
-        data = change(adapter.dump_python(value, mode="json", by_alias=True, warnings="error"))
+        plainly = adapter.dump_python(value, mode="json", by_alias=True, warnings="error", include=_stored(value))
+        data = change(plainly)
         canonical(data)
     except (PydanticSerializationError, UnicodeError, InvalidState) as error:
         raise _cannot_write(adapter, value, error, what=what) from None
     return data
+
+
+def _stored(value: object) -> set[str] | None:
+    """Leave out what a model computes: it is made again when the model is read, and would be an unknown field."""
+    return set(type(value).model_fields) if isinstance(value, BaseModel) else None
 
 
 def _as_it_is(data: JSON) -> JSON:

@@ -30,6 +30,7 @@ class WorkflowState(BaseModel):
         strict=True,
         extra="forbid",
         allow_inf_nan=False,
+        ser_json_inf_nan="constants",
         validate_assignment=True,
         validate_default=True,
         revalidate_instances="always",
