@@ -1,0 +1,18 @@
+"""The Django app. `ready` finds the project's workflows and registers the checks; it asks the database nothing."""
+
+from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
+
+
+class DurableflowsConfig(AppConfig):
+    """`workflows.py` of every installed app is imported, as `admin.py` and `tasks.py` are."""
+
+    name = "durableflows"
+    label = "durableflows"
+    verbose_name = "Durable workflows"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from durableflows import checks  # noqa: F401
+
+        autodiscover_modules("workflows")

@@ -1,0 +1,90 @@
+"""Exception -> what it means. Inside an effect an unknown exception is doubt; outside one it is an error in our code.
+
+Source: design, section 5; specification S3.6 to S3.9; R13.
+"""
+
+from durableflows.core.definition import StepDefinition
+from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo, Failed, FailureKind
+from durableflows.core.payload import redact, storable
+from durableflows.errors import (
+    DurableflowsError,
+    InvalidState,
+    KeyConflict,
+    KeyInUse,
+    LimitReached,
+    NeedsHuman,
+    NeverSent,
+    Permanent,
+    Transient,
+)
+
+TEXT_LIMIT = 2000
+
+
+def describe(error: BaseException) -> ErrorInfo:
+    """Keep class, code and text of an error: masked, storable and bounded (P14, R30)."""
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else kind.__qualname__
+    details = getattr(error, "details", None)
+    code = str(details.get("code", "")) if isinstance(details, dict) else ""
+    if not code and isinstance(error, DurableflowsError):
+        code = error.code
+    text = str(storable(redact(_text(error))))
+    return ErrorInfo(error_class=name[:200], code=str(storable(code))[:100], text=text[:TEXT_LIMIT])
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # a broken __str__ must not hide that something failed
+        return f"{type(error).__name__} (its text cannot be shown)"
+
+
+def answer_of(error: BaseException) -> Answer:
+    """What an exception raised inside an effect says about that one send."""
+    info = describe(error)
+    if isinstance(error, NeverSent):
+        return Answer(AnswerKind.NOT_SENT, error=info, retry_after_seconds=error.retry_after_seconds)
+    if isinstance(error, Transient):
+        return Answer(AnswerKind.NOT_DONE, error=info, retry_after_seconds=error.retry_after_seconds)
+    for kind, answer in (
+        (Permanent, AnswerKind.REJECTED),
+        (NeedsHuman, AnswerKind.NEEDS_HUMAN),
+        (KeyConflict, AnswerKind.CONFLICT),
+        (KeyInUse, AnswerKind.IN_USE),
+    ):
+        if isinstance(error, kind):
+            return Answer(answer, error=info)
+    return Answer(AnswerKind.UNKNOWN, error=info)
+
+
+def failure_of(error: BaseException, step: StepDefinition) -> Failed:
+    """What an exception that left the step's body says about the attempt."""
+    info = describe(error)
+    if isinstance(error, NeverSent):
+        return Failed(FailureKind.NEVER_SENT, info, error.retry_after_seconds)
+    if isinstance(error, Transient):
+        return Failed(FailureKind.TRANSIENT, info, error.retry_after_seconds)
+    if isinstance(error, Permanent) or (step.permanent and isinstance(error, step.permanent)):
+        return Failed(FailureKind.PERMANENT, info)
+    if isinstance(error, NeedsHuman):
+        return Failed(FailureKind.NEEDS_HUMAN, info)
+    if isinstance(error, KeyConflict):
+        return Failed(FailureKind.KEY_CONFLICT, info)
+    if isinstance(error, LimitReached):
+        return Failed(FailureKind.LIMIT, info)
+    if step.transient and isinstance(error, step.transient):
+        return Failed(FailureKind.TRANSIENT, info)
+    if isinstance(error, InvalidState):
+        return Failed(FailureKind.OUR_CODE, info)
+    return Failed(FailureKind.OUR_CODE, info)
+
+
+FAILURE_OF_ANSWER = {
+    AnswerKind.NOT_SENT: FailureKind.NEVER_SENT,
+    AnswerKind.NOT_DONE: FailureKind.TRANSIENT,
+    AnswerKind.REJECTED: FailureKind.PERMANENT,
+    AnswerKind.NEEDS_HUMAN: FailureKind.NEEDS_HUMAN,
+    AnswerKind.CONFLICT: FailureKind.KEY_CONFLICT,
+}
+"""A negative answer that was recorded -> how the attempt failed."""

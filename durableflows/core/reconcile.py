@@ -1,0 +1,127 @@
+"""What may happen next with an effect whose outcome is not settled.
+
+Pure: (facts of the row, now) -> what to do and when. Source: P5; protocol, rules 3, 4, 9, 10.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from durableflows.core.states import EffectState
+
+MAX_LOOKUPS = 10
+
+
+class Next(StrEnum):
+    """What an effect needs. In order of urgency: a person outranks all that goes by itself."""
+
+    SETTLED = "settled"
+    RESEND = "resend"
+    LOOK_UP = "look up"
+    WAIT = "wait"
+    PERSON = "person"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFacts:
+    """An effect row and its declaration, as of a lock."""
+
+    name: str
+    state: EffectState
+    key_window: timedelta | None
+    settle_seconds: float
+    has_lookup: bool
+    resend_when_absent: bool
+    accepted_within: timedelta | None
+    first_dispatched_at: datetime | None
+    settles_at: datetime | None
+    lookup_count: int
+    next_lookup_at: datetime | None
+    lookup_must_end_by: datetime | None
+    accepted_at: datetime | None
+    person_said_absent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What to do, at the earliest when, and why in words."""
+
+    next: Next
+    at: datetime
+    reason: str
+
+
+def may_resend(
+    first_dispatched_at: datetime | None, key_window: timedelta | None, settle_seconds: float, now: datetime
+) -> bool:
+    """Will the provider still know the key when a request sent now arrives? (rule 9: our window ends earlier)"""
+    if key_window is None or first_dispatched_at is None:
+        return False
+    return now < first_dispatched_at + key_window - timedelta(seconds=settle_seconds)
+
+
+def is_send_open(effect: EffectFacts, now: datetime) -> bool:
+    """May a request of this row still be on its way? (rule 3)"""
+    return effect.settles_at is not None and now < effect.settles_at
+
+
+def next_for(effect: EffectFacts, now: datetime, *, may_send: bool, not_before: datetime) -> Move:
+    """Say what this effect needs next.
+
+    may_send    the run is not halted and the step has tries left
+    not_before  the step's own backoff: no re-send earlier
+    """
+    if effect.state in (EffectState.UNKNOWN, EffectState.DISPATCHED):
+        return _in_doubt(effect, now, may_send=may_send, not_before=not_before)
+    if effect.state is EffectState.ACCEPTED:
+        return _accepted(effect, now)
+    if effect.state is EffectState.ABSENT and may_send:
+        if effect.resend_when_absent or effect.person_said_absent:
+            return Move(Next.RESEND, not_before, f"{effect.name} did not happen and is sent again under a new key")
+        return Move(
+            Next.PERSON, now, f"a lookup says that {effect.name} did not happen; a person decides about a new try"
+        )
+    return Move(Next.SETTLED, now, f"{effect.name} is settled")
+
+
+def _in_doubt(effect: EffectFacts, now: datetime, *, may_send: bool, not_before: datetime) -> Move:
+    at = max(now, not_before)
+    if may_send and may_resend(effect.first_dispatched_at, effect.key_window, effect.settle_seconds, at):
+        return Move(Next.RESEND, at, f"the answer to {effect.name} was lost; it is asked again under the same key")
+    if not effect.has_lookup:
+        return Move(Next.PERSON, now, f"nobody can be asked whether {effect.name} happened; a person must find out")
+    if is_send_open(effect, now):
+        assert effect.settles_at is not None
+        return Move(Next.WAIT, effect.settles_at, f"{effect.name} may still arrive; it is looked up after that")
+    return _look_up(effect, now)
+
+
+def _look_up(effect: EffectFacts, now: datetime) -> Move:
+    if effect.lookup_count >= MAX_LOOKUPS:
+        return Move(Next.PERSON, now, f"{effect.lookup_count} lookups could not tell whether {effect.name} happened")
+    if effect.lookup_must_end_by is not None and now < effect.lookup_must_end_by:
+        return Move(Next.WAIT, effect.lookup_must_end_by, f"{effect.name} is being looked up")
+    at = max(now, effect.next_lookup_at or now)
+    return Move(Next.LOOK_UP, at, f"the provider is asked whether {effect.name} happened")
+
+
+def _accepted(effect: EffectFacts, now: datetime) -> Move:
+    within = effect.accepted_within
+    if within is not None and effect.accepted_at is not None and now >= effect.accepted_at + within:
+        return Move(Next.PERSON, now, f"{effect.name} was accepted and is not done after {within}")
+    if not effect.has_lookup:
+        return Move(Next.PERSON, now, f"{effect.name} was accepted; nobody can be asked whether it is done")
+    if effect.lookup_must_end_by is not None and now < effect.lookup_must_end_by:
+        return Move(Next.WAIT, effect.lookup_must_end_by, f"{effect.name} is being looked up")
+    at = max(now, effect.next_lookup_at or now)
+    return Move(Next.LOOK_UP, at, f"{effect.name} was accepted; the provider is asked whether it is done")
+
+
+_URGENCY = (Next.PERSON, Next.LOOK_UP, Next.WAIT, Next.RESEND, Next.SETTLED)
+
+
+def most_urgent(moves: Iterable[Move]) -> Move | None:
+    """The move that decides for the step: it is sent again only when no other effect of it is in the way."""
+    ordered = sorted(moves, key=lambda move: (_URGENCY.index(move.next), move.at))
+    return ordered[0] if ordered else None

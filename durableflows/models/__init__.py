@@ -1,0 +1,27 @@
+"""The rows. Public by these names; written only by the engine (`ledger`, `journal`, `progress`, `services`)."""
+
+from durableflows.models.approval import ApprovalDecision, ApprovalRequest
+from durableflows.models.artifact import Artifact
+from durableflows.models.breaker import Breaker
+from durableflows.models.effect import EffectSend, ProviderEvent, SideEffect
+from durableflows.models.event import RunEvent
+from durableflows.models.run import WorkflowRun
+from durableflows.models.signal import Signal
+from durableflows.models.step import StepAttempt, StepRun
+from durableflows.models.worker import Worker
+
+__all__ = [
+    "ApprovalDecision",
+    "ApprovalRequest",
+    "Artifact",
+    "Breaker",
+    "EffectSend",
+    "ProviderEvent",
+    "RunEvent",
+    "SideEffect",
+    "Signal",
+    "StepAttempt",
+    "StepRun",
+    "Worker",
+    "WorkflowRun",
+]

@@ -1,0 +1,174 @@
+"""One workflow in progress."""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.contenttypes.fields import GenericForeignKey
+from django.contrib.contenttypes.models import ContentType
+from django.db import models
+from django.db.models import Q
+
+from durableflows.core.states import RUN_ENDED, RUN_MOVES, WORDS, RunState
+from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
+
+ENDED = [str(state) for state in sorted(RUN_ENDED)]
+
+
+class WorkflowRun(EngineRow):
+    """A run: its pinned release, its checkpoint, its limits, and how it ended."""
+
+    MOVES: ClassVar[Table] = RUN_MOVES
+
+    workflow = models.CharField(max_length=100)
+    version = models.PositiveIntegerField()
+    manifest = models.JSONField(default=dict)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    owner_name = models.CharField(max_length=150, blank=True, default="")
+    tenant = models.CharField(max_length=100, blank=True, default="")
+    business_key = models.CharField(max_length=200, blank=True, default="")
+    request_digest = models.CharField(max_length=64)
+    subject_type = models.ForeignKey(ContentType, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    subject_id = models.CharField(max_length=64, blank=True, default="")
+    subject = GenericForeignKey("subject_type", "subject_id")
+    labels = models.JSONField(default=dict, blank=True)
+
+    state = StateField(default=RunState.PENDING)
+    data = models.JSONField(default=dict)
+    schema_version = models.PositiveIntegerField(default=1)
+    checkpoint_sequence = models.PositiveIntegerField(default=0)
+    data_digest = models.CharField(max_length=64)
+    data_key_id = models.CharField(max_length=40)
+
+    deadline_at = models.DateTimeField()
+    budget = models.JSONField(default=dict)
+    attempts_count = models.PositiveIntegerField(default=0)
+    tool_calls_count = models.PositiveIntegerField(default=0)
+    model_calls_count = models.PositiveIntegerField(default=0)
+    iterations_count = models.PositiveIntegerField(default=0)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=6, default=0)
+
+    cancel_asked_at = models.DateTimeField(null=True, blank=True)
+    cancel_asked_by = models.CharField(max_length=150, blank=True, default="")
+    cancel_reason = models.TextField(blank=True, default="")
+    parked_reason = models.CharField(max_length=30, blank=True, default="")
+    parked_detail = models.TextField(blank=True, default="")
+    ending_reason = models.CharField(max_length=30, blank=True, default="")
+    alert = models.TextField(blank=True, default="")
+    alert_at = models.DateTimeField(null=True, blank=True)
+
+    parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="children")
+    parent_step = models.ForeignKey("StepRun", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    trace_context = models.JSONField(default=dict, blank=True)
+    result = models.JSONField(null=True, blank=True)
+    error_class = models.CharField(max_length=200, blank=True, default="")
+    error_code = models.CharField(max_length=100, blank=True, default="")
+    error_text = models.TextField(blank=True, default="")
+
+    event_sequence = models.PositiveIntegerField(default=0)
+    event_digest = models.CharField(max_length=64, blank=True, default="")
+    created_at = models.DateTimeField()
+    changed_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        app_label = "durableflows"
+        verbose_name = "workflow run"
+        ordering: ClassVar = ["-created_at", "-id"]
+        permissions: ClassVar = [("operate_run", "May cancel, retry and resolve runs of others")]
+        constraints: ClassVar = [
+            states_constraint(RunState, "durableflows_run_state"),
+            models.UniqueConstraint(
+                fields=["tenant", "business_key"], condition=~Q(business_key=""), name="durableflows_run_key"
+            ),
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=True, state__in=[s for s in RunState if s not in RUN_ENDED])
+                | Q(ended_at__isnull=False, state__in=ENDED),
+                name="durableflows_run_ended",
+            ),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["deadline_at"], condition=Q(ended_at__isnull=True), name="durableflows_run_deadline"),
+            models.Index(fields=["changed_at"], condition=Q(state="ENDING"), name="durableflows_run_ending"),
+            models.Index(fields=["workflow", "state", "-created_at"], name="durableflows_run_list"),
+            models.Index(fields=["subject_type", "subject_id"], name="durableflows_run_subject"),
+            models.Index(fields=["owner", "-created_at"], name="durableflows_run_owner"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.workflow} {self.business_key or self.pk}"
+
+    @property
+    def is_ended(self) -> bool:
+        """Has the run reached an end that nothing changes?"""
+        return self.state in RUN_ENDED
+
+    @property
+    def word(self) -> str:
+        """The state in a manager's words."""
+        return WORDS[self.state]
+
+    @moves(RUN_MOVES)
+    def begin(self) -> None:
+        """A step is ready or under way."""
+
+    @moves(RUN_MOVES)
+    def rest(self) -> None:
+        """Nothing was started yet."""
+
+    @moves(RUN_MOVES)
+    def wait_human(self) -> None:
+        """A person is asked."""
+
+    @moves(RUN_MOVES)
+    def wait(self) -> None:
+        """A timer, signal, child or provider is awaited."""
+
+    @moves(RUN_MOVES)
+    def reconcile(self) -> None:
+        """An effect's outcome is unknown."""
+
+    @moves(RUN_MOVES)
+    def park(self) -> None:
+        """The run does not go on by itself."""
+
+    @moves(RUN_MOVES)
+    def close_down(self) -> None:
+        """The run ends as soon as its open effects are settled."""
+
+    @moves(RUN_MOVES)
+    def compensate(self) -> None:
+        """Confirmed effects are being undone."""
+
+    @moves(RUN_MOVES)
+    def succeed(self) -> None:
+        """The run did what it was started for."""
+
+    @moves(RUN_MOVES)
+    def fail(self) -> None:
+        """The run ended without doing it."""
+
+    @moves(RUN_MOVES)
+    def cancel(self) -> None:
+        """A cancel was confirmed."""
+
+    @moves(RUN_MOVES)
+    def finish_compensation(self) -> None:
+        """All that could be undone is undone."""
+
+    @moves(RUN_MOVES)
+    def fail_compensation(self) -> None:
+        """Something could not be undone."""
+
+    @moves(RUN_MOVES)
+    def exhaust_budget(self) -> None:
+        """A budget is used up."""
+
+    @moves(RUN_MOVES)
+    def exceed_deadline(self) -> None:
+        """The deadline has passed."""
+
+    @moves(RUN_MOVES)
+    def abandon(self) -> None:
+        """A person took over what was open."""
