@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from types import new_class
+from typing import Any, cast
 
 import pytest
 
@@ -43,6 +44,10 @@ def _registry() -> Iterator[None]:
         yield
 
 
+STRANGER: Any = "x"
+NOT_ONE: Any = BaseException
+
+
 def body(self, run):
     pass
 
@@ -55,15 +60,22 @@ def pays_in_lambda(self, run):
     return [run.effect(refund_payment) for _ in range(3)]
 
 
-def declare(*bases: type, **members: object) -> type:
+def declare(*bases: type, **members: object) -> type[Workflow[State]]:
     """Declare a workflow of one step that works, but for what the case changes (None deletes)."""
     good = {"name": "refund", "deadline": timedelta(days=1), "pay": step(start=True, end=True)(body)}
     namespace = {name: value for name, value in {**good, **members}.items() if value is not None}
     return new_class("Refund", bases or (Workflow[State],), {}, lambda target: target.update(namespace))
 
 
-def ask(**options: object):
-    good = {"title": "?", "shows": Facts, "permission": "app.may", "approved": "pay", "rejected": "pay", "start": True}
+def ask(**options: Any) -> dict[str, Any]:
+    good: dict[str, Any] = {
+        "title": "?",
+        "shows": Facts,
+        "permission": "app.may",
+        "approved": "pay",
+        "rejected": "pay",
+        "start": True,
+    }
     return {"ask": approval(**{**good, **options}), "pay": step(end=True)(body)}
 
 
@@ -114,13 +126,13 @@ def test_the_smallest_workflow_works() -> None:
         ({"pay": step(start=True, end=True, on_refused="pay")(body)}, r"Refund\.pay: on_refused without recheck"),
         ({"pay": step(start=True, end=True, timeout_seconds=0)(body)}, r"Refund\.pay: timeout_seconds=0"),
         ({"pay": step(start=True, end=True, queue="")(body)}, r"Refund\.pay: queue='' is no queue"),
-        ({"pay": step(start=True, end=True, permanent=("x",))(body)}, r"Refund\.pay: permanent='x': exception classes"),
-        ({"pay": step(start=True, end=True, permanent=BaseException)(body)}, r"permanent=.*exception classes"),
+        ({"pay": step(start=True, end=True, permanent=(STRANGER,))(body)}, r"Refund\.pay: permanent='x': exception"),
+        ({"pay": step(start=True, end=True, permanent=NOT_ONE)(body)}, r"permanent=.*exception classes"),
         (
             {"pay": step(start=True, end=True, permanent=KeyError, transient=KeyError)(body)},
             r"KeyError is permanent and transient",
         ),
-        ({"pay": step(start=True, end=True, effects=(body,))(body)}, r"Refund\.pay: effects=.*put @effect"),
+        ({"pay": step(start=True, end=True, effects=(STRANGER,))(body)}, r"Refund\.pay: effects='x'.*put @effect"),
         (
             {"pay": step(start=True, end=True, atomic=True, effects=(refund_payment,))(body)},
             r"Refund\.pay: atomic=True with effects",
@@ -219,23 +231,23 @@ def test_a_step_body_is_called_with_the_run(function, says: str) -> None:
 
 def test_step_without_brackets() -> None:
     with pytest.raises(InvalidDefinition, match="@step without brackets"):
-        step(body)
+        step(cast("Any", body))
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda: Retry(attempts=0), "attempts=0"),
-        (lambda: Retry(attempts=2.0), "attempts=2.0"),
+        (lambda: Retry(attempts=cast("Any", 2.0)), "attempts=2.0"),
         (lambda: Retry(base_seconds=0), "base_seconds"),
         (lambda: Retry(base_seconds=10, cap_seconds=5), "cap_seconds"),
         (lambda: Retry(within=timedelta(0)), "within"),
         (lambda: Budget(tool_calls=-1), "tool_calls=-1"),
-        (lambda: Budget(iterations=1.5), "iterations=1.5"),
-        (lambda: Budget(cost_usd=2.0), "floats are not exact"),
+        (lambda: Budget(iterations=cast("Any", 1.5)), "iterations=1.5"),
+        (lambda: Budget(cost_usd=cast("Any", 2.0)), "floats are not exact"),
         (lambda: Budget(cost_usd=Decimal("NaN")), "cost_usd"),
         (lambda: Escalate(""), "a permission is needed"),
-        (lambda: Escalate("a.b", then="approve"), "then='approve'"),
+        (lambda: Escalate("a.b", then=cast("Any", "approve")), "then='approve'"),
         (lambda: Escalate("a.b", expires=timedelta(0)), "expires"),
     ],
 )

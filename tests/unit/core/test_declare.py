@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from decimal import Decimal
-from typing import Generic, assert_type
+from types import new_class
+from typing import Any, Generic, assert_type
 
 import pytest
 from pydantic import BaseModel, ConfigDict
@@ -206,7 +207,7 @@ def test_a_step_function_gets_the_instance_and_gives_references() -> None:
 
 
 def test_calling_a_reference_says_what_to_do() -> None:
-    refund = declare_refund()
+    refund: Any = declare_refund()
 
     with pytest.raises(InvalidDefinition, match="return the step, do not call it"):
         refund.pay("run")
@@ -214,14 +215,14 @@ def test_calling_a_reference_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("target", ["class", "instance"])
 def test_a_workflow_cannot_be_changed(target: str) -> None:
-    refund = declare_refund()
+    refund: Any = declare_refund()
 
     with pytest.raises(InvalidDefinition, match=r"Refund\.total cannot be set.*run\.state.*return it, do not call it"):
         (refund if target == "class" else refund.definition.workflow).total = 1
 
 
 def test_definitions_are_frozen() -> None:
-    definition = declare_refund().definition
+    definition: Any = declare_refund().definition
 
     with pytest.raises(FrozenInstanceError):
         definition.name = "other"
@@ -254,16 +255,13 @@ def test_a_class_without_a_name_is_abstract_and_gives_its_steps() -> None:
     assert not hasattr(Base, "definition")
     assert Concrete.definition.state_type is RefundState
     assert list(Concrete.definition.steps) == ["begin", "finish"]
-    assert Concrete.definition.step("finish").function is not None
-    assert Concrete.definition.step("finish").function.__qualname__.endswith("Concrete.finish")
+    assert "Concrete.finish" in repr(Concrete.definition.step("finish").function)
 
 
 def test_versions_live_side_by_side() -> None:
     first = declare_refund()
-
-    class RefundV2(first):
-        name, version = "refund", 2
+    second: Any = new_class("RefundV2", (first,), {}, lambda body: body.update(name="refund", version=2))
 
     assert registry.known() == (("refund", 1), ("refund", 2))
-    assert registry.get("refund") is RefundV2.definition
+    assert registry.get("refund") is second.definition
     assert registry.get("refund", 1) is first.definition

@@ -48,7 +48,7 @@ def test_anything_else_is_refused(returned: object, to: tuple[str, ...], *, end:
 
 def test_a_result_must_be_json() -> None:
     with pytest.raises(InvalidState):
-        directive_of(Succeed(object()), step="assess", to=(), end=True)
+        directive_of(Succeed(object()), step="assess", to=(), end=True)  # type: ignore[arg-type]
 
 
 def test_a_reference_cannot_be_called() -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, assert_type
+from typing import Annotated, Any, assert_type
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, computed_field
@@ -17,7 +17,7 @@ class Receipt(BaseModel):
     id: str
     amount: Money
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def label(self) -> str:
         return f"{self.id} {self.amount}"
@@ -183,11 +183,11 @@ def find_anything(call: EffectCall, **arguments: object) -> NotFound:
         ({"lookup": find_other}, r"declare it as find_other\(call, \*, charge_id, amount\)"),
     ],
 )
-def test_a_wrong_effect_is_refused(options: dict[str, object], says: str) -> None:
+def test_a_wrong_effect_is_refused(options: dict[str, Any], says: str) -> None:
+    declare = effect(**{"name": "payments.refund", "provider": "payments", "receipt": Receipt, **options})
+
     with pytest.raises(InvalidDefinition, match=says) as caught:
-        effect(**{"name": "payments.refund", "provider": "payments", "receipt": Receipt, **options})(
-            refund_payment.function
-        )
+        declare(refund_payment.function)
 
     assert str(caught.value).startswith("effect ")
 
@@ -196,15 +196,40 @@ def test_a_lookup_may_take_any_arguments() -> None:
     effect(name="payments.refund", provider="payments", receipt=Receipt, lookup=find_anything)(refund_payment.function)
 
 
-def without_call(*, charge_id: str) -> str: ...
-def call_without_type(call, *, charge_id: str) -> str: ...
-def positional(call: EffectCall, charge_id: str) -> str: ...
-def untyped(call: EffectCall, *, charge_id) -> str: ...
-def reserved(call: EffectCall, *, operation: str) -> str: ...
-def variable(call: EffectCall, **rest: str) -> str: ...
-def not_json(call: EffectCall, *, client: EffectDefinition) -> str: ...
-def nothing() -> str: ...
-def unknown_type(call: EffectCall, *, amount: "Monney") -> str: ...  # noqa: F821
+def without_call(*, charge_id: str) -> str:
+    return ""
+
+
+def call_without_type(call, *, charge_id: str) -> str:
+    return ""
+
+
+def positional(call: EffectCall, charge_id: str) -> str:
+    return ""
+
+
+def untyped(call: EffectCall, *, charge_id) -> str:
+    return ""
+
+
+def reserved(call: EffectCall, *, operation: str) -> str:
+    return ""
+
+
+def variable(call: EffectCall, **rest: str) -> str:
+    return ""
+
+
+def not_json(call: EffectCall, *, client: EffectDefinition) -> str:
+    return ""
+
+
+def nothing() -> str:
+    return ""
+
+
+def unknown_type(call: EffectCall, *, amount: "Monney") -> str:  # type: ignore[name-defined]  # noqa: F821
+    return ""
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Literal, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
 from pydantic import BaseModel, Field
@@ -29,7 +29,7 @@ def state(annotation: object, default: object = ...) -> type[WorkflowState]:
     return type("Some", (WorkflowState,), namespace)
 
 
-def task(name: str = "a", **options: object) -> StepDefinition:
+def task(name: str = "a", **options: Any) -> StepDefinition:
     return StepDefinition(**{"name": name, "kind": StepKind.TASK, **options})
 
 
@@ -38,7 +38,8 @@ def ask(approved: str, rejected: str) -> StepDefinition:
     return StepDefinition(name="ask", kind=StepKind.APPROVAL, to=("x", "y"), approval=spec)
 
 
-PLAIN = state(int)
+class Plain(WorkflowState):
+    a: int
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ PLAIN = state(int)
     ],
 )
 def test_what_is_not_structure(one: list[StepDefinition], other: list[StepDefinition]) -> None:
-    assert structure_of(one, PLAIN) == structure_of(other, PLAIN)
+    assert structure_of(one, Plain) == structure_of(other, Plain)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_what_is_not_structure(one: list[StepDefinition], other: list[StepDefini
     ],
 )
 def test_what_is_structure(one: list[StepDefinition], other: list[StepDefinition]) -> None:
-    assert structure_of(one, PLAIN) != structure_of(other, PLAIN)
+    assert structure_of(one, Plain) != structure_of(other, Plain)
 
 
 class Red(Enum):
@@ -128,13 +129,13 @@ def test_other_shapes_of_state() -> None:
 
 
 def test_a_default_a_field_and_the_schema_version_are_structure() -> None:
-    class Newer(PLAIN):
+    class Newer(Plain):
         schema_version = 2
 
-    class More(PLAIN):
+    class More(Plain):
         b: int
 
-    assert len({structure_of([], each) for each in (PLAIN, Newer, More, state(int, 1))}) == 4
+    assert len({structure_of([], each) for each in (Plain, Newer, More, state(int, 1))}) == 4
 
 
 def test_the_fingerprint_of_the_first_release() -> None:

@@ -1,6 +1,7 @@
 """Keys: the same for one logical operation, different for every other."""
 
 import time
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,14 @@ from durableflows.core.keys import idempotency_key, new_id, new_token
 
 RUN = UUID("01912345-6789-7abc-8def-0123456789ab")
 OTHER_RUN = UUID("01912345-6789-7abc-8def-0123456789ac")
-BASE = {"run_id": RUN, "step": "pay", "visit": 1, "item": "", "operation": "payments.refund", "issue": 1}
+BASE: dict[str, Any] = {
+    "run_id": RUN,
+    "step": "pay",
+    "visit": 1,
+    "item": "",
+    "operation": "payments.refund",
+    "issue": 1,
+}
 
 
 def test_key_is_the_recipe_of_the_first_release() -> None:

@@ -3,6 +3,7 @@
 import decimal
 import json
 import pickle
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -142,7 +143,7 @@ def test_equal_numbers_of_two_currencies_are_not_equal() -> None:
 
 
 @pytest.mark.parametrize("other", [1, 1.0, "1", None, True])
-def test_bare_values_are_refused(other: object) -> None:
+def test_bare_values_are_refused(other: Any) -> None:
     money = Money(1, "USD")
 
     for calculate in (lambda: money + other, lambda: money - other, lambda: money < other):
@@ -152,13 +153,13 @@ def test_bare_values_are_refused(other: object) -> None:
 
 
 @pytest.mark.parametrize("count", [0.5, True, decimal.Decimal(2), "2"])
-def test_only_whole_counts_multiply(count: object) -> None:
+def test_only_whole_counts_multiply(count: Any) -> None:
     with pytest.raises(TypeError):
         Money(1, "USD") * count
 
 
 @pytest.mark.parametrize("minor", [1.0, True, "1", None, LARGEST_MINOR + 1, -LARGEST_MINOR - 1])
-def test_amount_is_a_whole_number_that_a_column_holds(minor: object) -> None:
+def test_amount_is_a_whole_number_that_a_column_holds(minor: Any) -> None:
     with pytest.raises(InvalidState):
         Money(minor, "USD")
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 import pytest
 
 from durableflows import InvalidState
-from durableflows.core.payload import canonical, check_size, keyed_digest, redact, sha256, storable, unstorable_in
+from durableflows.core.payload import JSON, canonical, check_size, keyed_digest, redact, sha256, storable, unstorable_in
 
 
 class Colour(StrEnum):
@@ -84,7 +84,7 @@ def test_size_is_counted_in_bytes() -> None:
         ({"k\0": ["\0", 1, None, 2.5, True]}, {"k⟦U+0000⟧": ["⟦U+0000⟧", 1, None, 2.5, True]}),
     ],
 )
-def test_storable_marks_what_postgresql_refuses(value: object, stored: object) -> None:
+def test_storable_marks_what_postgresql_refuses(value: JSON, stored: object) -> None:
     """R30."""
     assert storable(value) == stored
     json.dumps(storable(value), ensure_ascii=False).encode("utf-8")
@@ -126,6 +126,6 @@ def test_unstorable_is_named() -> None:
         ([1, None, True, 2.5], [1, None, True, 2.5]),
     ],
 )
-def test_redact(value: object, shown: object) -> None:
+def test_redact(value: JSON, shown: object) -> None:
     """R38, P14: secrets go, the rest of the message stays useful."""
     assert redact(value) == shown

@@ -18,7 +18,7 @@ def body(self, run):
     pass
 
 
-def declare(name: str, version: int = 1, *, cls: str = "", **members: object) -> type:
+def declare(name: str, version: int = 1, *, cls: str = "", **members: object) -> type[Workflow[State]]:
     good = {"name": name, "version": version, "deadline": timedelta(1), "pay": step(start=True, end=True)(body)}
     return new_class(cls or name.title(), (Workflow[State],), {}, lambda target: target.update({**good, **members}))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -90,7 +91,7 @@ def test_numbers_come_back_from_jsonb_spelling() -> None:
         ({"mood": "bad"}, "mood"),
     ],
 )
-def test_load_refuses_with_the_path(change: dict[str, object], path: str) -> None:
+def test_load_refuses_with_the_path(change: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidState, match="Order: ") as caught:
         load(Order, {**dump(Order(number=1)), **change})
 
@@ -127,7 +128,7 @@ def test_unknown_attribute_is_refused() -> None:
     order = Order(number=1)
 
     with pytest.raises(ValidationError):
-        order.numbr = 2
+        order.numbr = 2  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_aliases_and_computed_fields() -> None:
     class Computed(WorkflowState):
         width: int
 
-        @computed_field
+        @computed_field  # type: ignore[prop-decorator]
         @property
         def area(self) -> int:
             return self.width**2
