@@ -60,19 +60,9 @@ def running_postgres() -> Iterator[str]:
             [binaries / "initdb", "-D", data, "-U", DATABASE, "-A", "trust", "-E", "UTF8", "--no-sync", *_locale()],
             folder,
         )
-        options = [word for option in POSTGRES_OPTIONS for word in ("-c", option)]
-        command: list[str | Path] = [
-            binaries / "postgres",
-            "-D",
-            data,
-            "-h",
-            "127.0.0.1",
-            "-p",
-            str(port),
-            "-k",
-            folder,
-            *options,
-        ]
+        command: list[str | Path] = [binaries / "postgres", "-D", data, "-k", folder]
+        command += ["-h", "127.0.0.1", "-p", str(port)]
+        command += [f"--{option}" for option in POSTGRES_OPTIONS]
         server = ["-h", "127.0.0.1", "-p", str(port), "-U", DATABASE]
         with _running(command, folder=folder, ready=lambda: _succeeds([binaries / "pg_isready", *server], folder)):
             _run([binaries / "createdb", *server, DATABASE], folder)
@@ -87,19 +77,8 @@ def running_redis(*, port: int | None = None) -> Iterator[str]:
         raise ServiceError(REDIS_MISSING)
     port = port or free_port()
     with _folder() as folder:
-        command: list[str | Path] = [
-            program,
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            folder,
-        ]
+        command: list[str | Path] = [program, "--bind", "127.0.0.1", "--port", str(port), "--dir", folder]
+        command += ["--save", "", "--appendonly", "no"]
         with _running(command, folder=folder, ready=lambda: _answers_ping(port)):
             yield f"redis://127.0.0.1:{port}/0"
 
