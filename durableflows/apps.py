@@ -1,4 +1,4 @@
-"""The Django app. `ready` finds the project's workflows and registers the checks; it asks the database nothing."""
+"""The Django app. `ready` finds the project's workflows and registers checks and tasks; it asks the database nothing."""
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
@@ -13,6 +13,9 @@ class DurableflowsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from durableflows import checks  # noqa: F401
+        """Import what must be known before the first request or task."""
+        from durableflows import checks, tasks
 
         autodiscover_modules("workflows")
+        checks.register()
+        tasks.register()

@@ -1,29 +1,29 @@
 """Every error that durableflows raises on purpose.
 
-    DurableflowsError                      anything below; has a stable `code`, stored in rows and shown to operators
-    ├── InvalidDefinition                  a workflow, step, effect or approval is declared wrongly
-    │   └── UnknownWorkflow                no such workflow or version is registered here
-    ├── InvalidState                       a value does not fit its declared type (also: NaN, extra field, too precise amount)
-    ├── NotFoundError                      no such run, request or effect, or none that this person may see
-    ├── NotAllowed                         the person lacks the right, or is excluded (own request)
-    ├── TooLate                            the row has moved on: ended, expired, already decided
-    │   ├── AlreadyDecided                 somebody else decided, or the same person decided otherwise
-    │   └── FactsChanged                   what was shown is not what is true now; carries the differences
-    ├── KeyConflict                        the same business key or idempotency key with another request
-    ├── ConcurrentChange                   the row was written by somebody else between reading and writing
-    ├── ReserveInTransaction               an effect was asked for inside an open database transaction
-    ├── LimitReached                       a budget, deadline or size limit
-    └── StepFailure                        raised by step and effect code to say how it failed
-        ├── Transient                      not done, may work later (429, lock time-out); `retry_after_seconds` is never shortened
-        │   └── NeverSent                  nothing left this machine (refused, unknown host, breaker open)
-        ├── Permanent                      not done, and the same request will never work
-        ├── UnknownOutcome                 may have been done: the answer was lost
-        │   └── KeyInUse                   the provider is still working on an earlier request with this key
-        └── NeedsHuman                     a person must look, for the given reason (expired credentials)
-    ControlFlow (BaseException)            must not be swallowed by `except Exception` in user code
-    ├── LeaseLost                          another worker holds the step now
-    ├── RunHalted                          the run was cancelled, paused, parked or has ended
-    └── EffectOpen                         an effect of this step is in doubt or pending: the step gives its lease up
+DurableflowsError                      anything below; has a stable `code`, stored in rows and shown to operators
+├── InvalidDefinition                  a workflow, step, effect or approval is declared wrongly
+│   └── UnknownWorkflow                no such workflow or version is registered here
+├── InvalidState                       a value does not fit its declared type (also: NaN, extra field, too precise amount)
+├── NotFoundError                      no such run, request or effect, or none that this person may see
+├── NotAllowed                         the person lacks the right, or is excluded (own request)
+├── TooLate                            the row has moved on: ended, expired, already decided
+│   ├── AlreadyDecided                 somebody else decided, or the same person decided otherwise
+│   └── FactsChanged                   what was shown is not what is true now; carries the differences
+├── KeyConflict                        the same business key or idempotency key with another request
+├── ConcurrentChange                   the row was written by somebody else between reading and writing
+├── ReserveInTransaction               an effect was asked for inside an open database transaction
+├── LimitReached                       a budget, deadline or size limit
+└── StepFailure                        raised by step and effect code to say how it failed
+    ├── Transient                      not done, may work later (429, lock time-out); `retry_after_seconds` is never shortened
+    │   └── NeverSent                  nothing left this machine (refused, unknown host, breaker open)
+    ├── Permanent                      not done, and the same request will never work
+    ├── UnknownOutcome                 may have been done: the answer was lost
+    │   └── KeyInUse                   the provider is still working on an earlier request with this key
+    └── NeedsHuman                     a person must look, for the given reason (expired credentials)
+ControlFlow (BaseException)            must not be swallowed by `except Exception` in user code
+├── LeaseLost                          another worker holds the step now
+├── RunHalted                          the run was cancelled, paused, parked or has ended
+└── EffectOpen                         an effect of this step is in doubt or pending: the step gives its lease up
 """
 
 from collections.abc import Mapping
@@ -189,6 +189,13 @@ class RunHalted(ControlFlow):
 
 
 class EffectOpen(ControlFlow):
-    """An effect of this step is in doubt or pending at the provider; the step goes on when it is settled."""
+    """An effect of this step is in doubt or pending at the provider; the step goes on when it is settled.
+
+    `outcome` is what the attempt ends with (a value of `core.outcomes`).
+    """
 
     code = "effect_open"
+
+    def __init__(self, message: str, *, outcome: object) -> None:
+        super().__init__(message)
+        self.outcome = outcome

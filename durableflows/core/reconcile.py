@@ -61,23 +61,19 @@ def may_resend(
     return now < first_dispatched_at + key_window - timedelta(seconds=settle_seconds)
 
 
-def is_send_open(effect: EffectFacts, now: datetime) -> bool:
-    """May a request of this row still be on its way? (rule 3)"""
-    return effect.settles_at is not None and now < effect.settles_at
-
-
-def next_for(effect: EffectFacts, now: datetime, *, may_send: bool, not_before: datetime) -> Move:
+def next_for(effect: EffectFacts, now: datetime, *, is_halted: bool, has_tries: bool, not_before: datetime) -> Move:
     """Say what this effect needs next.
 
-    may_send    the run is not halted and the step has tries left
+    is_halted   the run is parked or ending: nothing is sent again, not even under the same key (rule 10)
+    has_tries   the step may be tried again
     not_before  the step's own backoff: no re-send earlier
     """
     if effect.state in (EffectState.UNKNOWN, EffectState.DISPATCHED):
-        return _in_doubt(effect, now, may_send=may_send, not_before=not_before)
+        return _in_doubt(effect, now, may_send=has_tries and not is_halted, not_before=not_before)
     if effect.state is EffectState.ACCEPTED:
         return _accepted(effect, now)
-    if effect.state is EffectState.ABSENT and may_send:
-        if effect.resend_when_absent or effect.person_said_absent:
+    if effect.state is EffectState.ABSENT and not is_halted:
+        if effect.person_said_absent or (effect.resend_when_absent and has_tries):
             return Move(Next.RESEND, not_before, f"{effect.name} did not happen and is sent again under a new key")
         return Move(
             Next.PERSON, now, f"a lookup says that {effect.name} did not happen; a person decides about a new try"
@@ -91,8 +87,7 @@ def _in_doubt(effect: EffectFacts, now: datetime, *, may_send: bool, not_before:
         return Move(Next.RESEND, at, f"the answer to {effect.name} was lost; it is asked again under the same key")
     if not effect.has_lookup:
         return Move(Next.PERSON, now, f"nobody can be asked whether {effect.name} happened; a person must find out")
-    if is_send_open(effect, now):
-        assert effect.settles_at is not None
+    if effect.settles_at is not None and now < effect.settles_at:
         return Move(Next.WAIT, effect.settles_at, f"{effect.name} may still arrive; it is looked up after that")
     return _look_up(effect, now)
 

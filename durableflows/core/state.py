@@ -58,6 +58,11 @@ def dump(state: WorkflowState) -> dict[str, JSON]:
     return shape.as_object(shape.dump(TypeAdapter(type(state)), state, what=type(state).__name__))
 
 
+def build(cls: type[S], values: Mapping[str, object]) -> S:
+    """Make a state from Python values, strictly. Raises InvalidState with all problems: (path, message)."""
+    return shape.check(TypeAdapter(cls), dict(values), what=cls.__name__)
+
+
 def load(cls: type[S], data: Mapping[str, JSON]) -> S:
     """Read a state from JSON and check all of it. Raises InvalidState with all problems: (path, message)."""
     return shape.load(TypeAdapter(cls), dict(data), what=cls.__name__)

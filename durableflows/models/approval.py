@@ -54,7 +54,9 @@ class ApprovalRequest(EngineRow):
         ]
         indexes: ClassVar = [
             models.Index(fields=["expires_at"], condition=Q(state="OPEN"), name="durableflows_approval_due"),
-            models.Index(fields=["permission", "-created_at"], condition=Q(state="OPEN"), name="durableflows_approval_inbox"),
+            models.Index(
+                fields=["permission", "-created_at"], condition=Q(state="OPEN"), name="durableflows_approval_inbox"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -102,7 +104,9 @@ class ApprovalDecision(models.Model):
         verbose_name = "decision"
         ordering: ClassVar = ["at", "id"]
         constraints: ClassVar = [
-            models.CheckConstraint(condition=Q(verdict__in=["approve", "reject"]), name="durableflows_decision_verdict"),
+            models.CheckConstraint(
+                condition=Q(verdict__in=["approve", "reject"]), name="durableflows_decision_verdict"
+            ),
             models.UniqueConstraint(
                 fields=["request", "actor"],
                 condition=Q(voided_at__isnull=True, actor__isnull=False),

@@ -43,6 +43,7 @@ class SideEffect(EngineRow):
     accepted_at = models.DateTimeField(null=True, blank=True)
 
     lookup_count = models.PositiveIntegerField(default=0)
+    lookups_forgiven = models.PositiveIntegerField(default=0)
     next_lookup_at = models.DateTimeField(null=True, blank=True)
     lookup_token = models.UUIDField(null=True, blank=True)
     lookup_must_end_by = models.DateTimeField(null=True, blank=True)
@@ -67,7 +68,8 @@ class SideEffect(EngineRow):
         constraints: ClassVar = [
             states_constraint(EffectState, "durableflows_effect_state"),
             models.UniqueConstraint(
-                fields=["run", "step_name", "visit", "item_key", "operation", "issue"], name="durableflows_effect_operation"
+                fields=["run", "step_name", "visit", "item_key", "operation", "issue"],
+                name="durableflows_effect_operation",
             ),
             models.CheckConstraint(
                 condition=~Q(state="CONFIRMED") | Q(receipt__isnull=False), name="durableflows_effect_receipt"
@@ -186,7 +188,9 @@ class ProviderEvent(models.Model):
     body_digest = models.CharField(max_length=64)
     body = models.JSONField(default=dict)
     arrived_at = models.DateTimeField()
-    effect = models.ForeignKey(SideEffect, null=True, blank=True, on_delete=models.PROTECT, related_name="provider_events")
+    effect = models.ForeignKey(
+        SideEffect, null=True, blank=True, on_delete=models.PROTECT, related_name="provider_events"
+    )
     verdict = models.CharField(max_length=40, blank=True, default="")
 
     class Meta:

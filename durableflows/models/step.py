@@ -69,7 +69,9 @@ class StepRun(EngineRow):
             models.Index(fields=["sent_at"], condition=Q(state="READY"), name="durableflows_step_unclaimed"),
             models.Index(fields=["wake_at"], condition=Q(state="RETRY_SCHEDULED"), name="durableflows_step_retry"),
             models.Index(
-                fields=["wake_at"], condition=Q(state__in=["NEEDS_RECONCILIATION", "WAITING"]), name="durableflows_step_open"
+                fields=["wake_at"],
+                condition=Q(state__in=["NEEDS_RECONCILIATION", "WAITING"]),
+                name="durableflows_step_open",
             ),
             models.Index(fields=["must_end_by"], condition=Q(state="RUNNING"), name="durableflows_step_must_end"),
             models.Index(fields=["lease_worker"], condition=Q(state="RUNNING"), name="durableflows_step_worker"),

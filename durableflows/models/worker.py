@@ -24,7 +24,9 @@ class Worker(models.Model):
         app_label = "durableflows"
         ordering: ClassVar = ["-started_at"]
         indexes: ClassVar = [
-            models.Index(fields=["heartbeat_at"], condition=Q(stopped_at__isnull=True), name="durableflows_worker_beat"),
+            models.Index(
+                fields=["heartbeat_at"], condition=Q(stopped_at__isnull=True), name="durableflows_worker_beat"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,0 +1,73 @@
+"""What Django's system check says about a project that uses durableflows. Each id is stable and has a cure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from celery import current_app
+from django.apps import AppConfig
+from django.conf import settings as django_settings
+from django.core import checks
+
+from durableflows.conf import problems
+
+
+def register() -> None:
+    """Add the checks. Called once, when the app is ready."""
+    for check in (check_settings, check_database, check_celery):
+        checks.register(check, "durableflows")
+
+
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database alias does not exist."""
+    given = getattr(django_settings, "DURABLEFLOWS", {})
+    found: list[checks.CheckMessage] = [
+        checks.Error(f"DURABLEFLOWS: {problem}", hint="See docs/reference/settings.md.", id="durableflows.E001")
+        for problem in problems(given)
+    ]
+    alias = given.get("DATABASE", "default")
+    if alias not in django_settings.DATABASES:
+        found.append(
+            checks.Error(f"DURABLEFLOWS names database {alias!r}, which DATABASES lacks", id="durableflows.E002")
+        )
+    return found
+
+
+def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """E003: SQLite without BEGIN IMMEDIATE. W001: a database without row locks."""
+    alias = getattr(django_settings, "DURABLEFLOWS", {}).get("DATABASE", "default")
+    database = django_settings.DATABASES.get(alias, {})
+    engine = str(database.get("ENGINE", ""))
+    if engine.endswith("sqlite3"):
+        if database.get("OPTIONS", {}).get("transaction_mode") == "IMMEDIATE":
+            return []
+        hint = 'Set OPTIONS = {"transaction_mode": "IMMEDIATE", "timeout": 20}: row locks do nothing on SQLite.'
+        return [
+            checks.Error(
+                "SQLite transactions are not IMMEDIATE: two workers could take one step",
+                hint=hint,
+                id="durableflows.E003",
+            )
+        ]
+    if engine and "postgresql" not in engine:
+        hint = "Use PostgreSQL. The engine's locks are tested there and on SQLite."
+        return [
+            checks.Warning(
+                f"{engine} is not a database that durableflows is tested on", hint=hint, id="durableflows.W001"
+            )
+        ]
+    return []
+
+
+def check_celery(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """W002: late acknowledgement. W003: eager mode. W004: no worker events, so Flower sees nothing."""
+    conf = current_app.conf
+    found: list[checks.CheckMessage] = []
+    if conf.task_acks_late:
+        hint = "Steps set it off for themselves; the lease row remembers who works on what, not the broker."
+        found.append(
+            checks.Warning("task_acks_late is on for the project's other tasks", hint=hint, id="durableflows.W002")
+        )
+    if conf.task_always_eager:
+        hint = "Unset task_always_eager: steps would run inside the request that starts them."
+        found.append(checks.Warning("Celery runs tasks eagerly", hint=hint, id="durableflows.W003"))
+    return found

@@ -1,0 +1,222 @@
+"""The two ends of an attempt: `claim` takes the lease, `settle` gives it back. Values in, values out.
+
+Called by the runner and by the sweeps that free leases. Each is one short transaction; the user's code runs between.
+"""
+
+from datetime import datetime, timedelta
+from random import Random
+from uuid import UUID
+
+from durableflows import clock, integrity, journal, ledger, progress
+from durableflows.boundaries import Boundary, cross
+from durableflows.conf import settings
+from durableflows.core import decide, registry
+from durableflows.core.budget import is_used_up
+from durableflows.core.decide import Decision, Park, Snapshot
+from durableflows.core.definition import StepDefinition, StepKind, WorkflowDefinition
+from durableflows.core.keys import new_token
+from durableflows.core.outcomes import Outcome
+from durableflows.core.reconcile import may_resend
+from durableflows.core.states import EFFECT_IN_DOUBT, EffectState, EndingReason, ParkedReason, StepState
+from durableflows.errors import UnknownWorkflow
+from durableflows.leases import Claim, Lease, boot_id, worker_name
+from durableflows.models import SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
+from durableflows.models.locks import lock_run, lock_step
+from durableflows.transactions import database, transact, transact_durably
+
+WAITS_FOR_WORKER = "waiting for a worker that knows"
+
+
+@transact_durably
+def claim(run_id: UUID, step_id: UUID, *, task_id: str, pid: int) -> Claim | None:
+    """Take the lease on a READY step for one attempt. None: there is nothing to do, which is never an error.
+
+    Writes / Locks   StepRun, StepAttempt, WorkflowRun, RunEvent; locks run then step
+    Crash            before the commit the step is READY as before; after it whoever frees the lease finds it RUNNING
+    """
+    run, step = lock_run(run_id), lock_step(step_id)
+    now = clock.now()
+    if step.run_id != run.pk or step.state != StepState.READY or (step.wake_at and step.wake_at > now):
+        return None
+    definition = _refused(run, step, now)
+    if definition is None:
+        return None
+    claimed = _take(run, step, definition.step(step.name), now, task_id=task_id, pid=pid)
+    cross(Boundary.CLAIM_BEFORE_COMMIT)
+    return claimed
+
+
+def _refused(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefinition | None:
+    """Give the definition when the claim may go on; otherwise write what stands in its way."""
+    if run.ended_at or run.parked_reason:
+        return None
+    if run.ending_reason:
+        progress.conclude(run, now)  # sends a step in doubt to reconciliation, or ends the run
+        return None
+    definition = _definition(run, step, now)
+    if definition is None:
+        return None
+    if not integrity.is_sealed(run):
+        _park(
+            run, ParkedReason.INTEGRITY, "the stored state does not match its digest: it was changed from outside", now
+        )
+        return None
+    if now >= run.deadline_at:
+        progress.begin_ending(
+            run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now
+        )
+        progress.conclude(run, now)
+        return None
+    if is_used_up(run.budget, "attempts", run.attempts_count):
+        progress.begin_ending(
+            run, EndingReason.BUDGET, f"the budget of {run.budget['attempts']} attempts is used up", now
+        )
+        progress.conclude(run, now)
+        return None
+    return None if _needs_look(run, step, definition, now) else definition
+
+
+def _needs_look(run: WorkflowRun, step: StepRun, definition: WorkflowDefinition, now: datetime) -> bool:
+    """Send a step to reconciliation when an effect of it is in doubt and may not be asked again (rule 6)."""
+    for row in SideEffect.objects.using(database()).filter(step=step, state__in=[str(s) for s in EFFECT_IN_DOUBT]):
+        effect = definition.effects.get(row.effect)
+        if effect is None or not may_resend(row.first_dispatched_at, effect.key_window, effect.settle_seconds, now):
+            ledger.doubt_dispatched(step, now, "found under way without a worker")
+            reason = f"{row.effect} is in doubt and may not be sent again"
+            progress.apply(run, step, Decision("reconcile", reason=reason, wake_at=now), now=now)
+            return True
+    return False
+
+
+def _definition(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefinition | None:
+    """The run's pinned release, or None: another worker may know it, or nobody does (P8)."""
+    try:
+        definition = registry.get(run.workflow, run.version)
+    except UnknownWorkflow:
+        _leave_for_another(run, step, now)
+        return None
+    if definition.structure != run.manifest.get("structure") or step.name not in definition.steps:
+        detail = (
+            f"{run.workflow} v{run.version} here has other steps, effects or state than the run began with; "
+            "deploy the old code beside it, or migrate the run"
+        )
+        _park(run, ParkedReason.INCOMPATIBLE, detail, now)
+        return None
+    return definition
+
+
+def _leave_for_another(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    known_at = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
+    label = f"{run.workflow} v{run.version}"
+    live = Worker.objects.using(database()).filter(stopped_at__isnull=True, heartbeat_at__gt=now - timedelta(minutes=2))
+    somebody = any([run.workflow, run.version] in worker.knows for worker in live)
+    if not somebody and step.created_at < known_at and run.changed_at < known_at:
+        _park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {label}", now)
+        return
+    step.retry_reason = f"{WAITS_FOR_WORKER} {label}"
+    step.resend_at = now + timedelta(seconds=min(2.0 * 2 ** min(step.sends, 6), 60.0))
+    step.store("retry_reason", "resend_at")
+
+
+def _park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) -> None:
+    progress.park(run, Park(reason, detail), now)
+    progress.conclude(run, now)
+
+
+def _take(run: WorkflowRun, step: StepRun, declared: StepDefinition, now: datetime, *, task_id: str, pid: int) -> Claim:
+    had_sends = SideEffect.objects.using(database()).filter(step=step, send_count__gt=0).exists()
+    step.claim()
+    step.attempts += 1
+    step.tries_since = step.tries_since or now
+    step.started_at = step.started_at or now
+    step.lease_worker, step.lease_token, step.lease_task_id = boot_id(), new_token(), task_id
+    step.must_end_by = now + timedelta(seconds=declared.timeout_seconds + settings().LEASE_MARGIN_SECONDS)
+    step.wake_at = step.resend_at = None
+    step.store(*progress.STEP_FIELDS)
+    attempt = StepAttempt(
+        step=step,
+        number=step.attempts,
+        worker=boot_id(),
+        worker_name=worker_name()[:200],
+        pid=pid,
+        celery_task_id=task_id,
+        started_at=now,
+    )
+    attempt.save(using=database(), force_insert=True)
+    run.attempts_count += 1
+    facts = {"step": step.name, "visit": step.visit, "attempt": step.attempts, "worker": worker_name()}
+    journal.record(run, "step.claimed", at=now, step=step, data=facts)
+    progress.conclude(run, now)
+    return _claimed(run, step, attempt, had_sends=had_sends)
+
+
+def _claimed(run: WorkflowRun, step: StepRun, attempt: StepAttempt, *, had_sends: bool) -> Claim:
+    assert step.lease_token is not None
+    assert step.must_end_by is not None
+    lease = Lease(
+        run_id=run.pk,
+        step_id=step.pk,
+        token=step.lease_token,
+        attempt_id=attempt.pk,
+        attempt=step.attempts,
+        workflow=run.workflow,
+        version=run.version,
+        step=step.name,
+        visit=step.visit,
+        item_key=step.item_key,
+        must_end_by=step.must_end_by,
+    )
+    subject = f"{run.subject_type.app_label}.{run.subject_type.model}:{run.subject_id}" if run.subject_type else ""
+    return Claim(
+        lease=lease,
+        data=run.data,
+        checkpoint_sequence=run.checkpoint_sequence,
+        deadline_at=run.deadline_at,
+        owner_name=run.owner_name,
+        tenant=run.tenant,
+        subject=subject,
+        manifest=run.manifest,
+        had_sends=had_sends,
+    )
+
+
+@transact
+def settle(lease: Lease, outcome: Outcome, *, rng: Random) -> Decision:
+    """Apply an attempt's outcome, once, by the holder of the lease.
+
+    Writes / Locks   as `progress.apply`; locks run, step, then the step's effects
+    Raises           LeaseLost when the lease was taken away: nothing is written then (P2)
+    Crash            before the commit the attempt is as if it had not settled: its effects keep their receipts
+    """
+    run, step = lock_run(lease.run_id), lock_step(lease.step_id)
+    now = clock.now()
+    ledger.check_lease(step, lease)
+    ledger.doubt_dispatched(step, now, "the attempt ended without an answer")
+    decision = decide.after_step(snapshot(run, step), outcome, now, rng)
+    progress.apply(run, step, decision, now=now)
+    cross(Boundary.SETTLE_BEFORE_COMMIT)
+    return decision
+
+
+def free_locked(run: WorkflowRun, step: StepRun, now: datetime, why: str) -> None:
+    """Take the lease of a worker that is gone; the caller has looked again under the lock."""
+    ledger.doubt_dispatched(step, now, why)
+    progress.apply(run, step, decide.after_loss(snapshot(run, step), why), now=now)
+
+
+def snapshot(run: WorkflowRun, step: StepRun) -> Snapshot:
+    """The step as a value, with whether its effects are open."""
+    states = {EffectState(row.state) for row in ledger.open_effects(step)}
+    try:
+        declared = registry.get(run.workflow, run.version).step(step.name)
+    except UnknownWorkflow:
+        declared = StepDefinition(name=step.name, kind=StepKind.TASK)
+    return Snapshot(
+        step=declared,
+        attempts=step.attempts - step.attempts_forgiven,
+        lost_workers=step.lost_workers,
+        tries_since=step.tries_since or step.created_at,
+        is_in_doubt=bool(states & EFFECT_IN_DOUBT),
+        is_accepted=EffectState.ACCEPTED in states,
+        is_cancelled=run.cancel_asked_at is not None,
+    )

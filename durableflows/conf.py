@@ -1,0 +1,98 @@
+"""The `DURABLEFLOWS` setting as one typed, frozen value. Read at use through `settings()`; unknown keys are errors."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from durableflows.core.wording import did_you_mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every key of `DURABLEFLOWS`, with its unit and default."""
+
+    DATABASE: str = "default"
+    """Alias of the database that holds the engine's rows."""
+    STALE_SECONDS: float = 30.0
+    """A worker whose heartbeat is older than this is treated as dead."""
+    SWEEP_SECONDS: float = 1.0
+    """Pause between two sweeps of a ticker."""
+    HEARTBEAT_SECONDS: float = 2.0
+    """Pause between two heartbeats of a ticker."""
+    LEASE_MARGIN_SECONDS: float = 15.0
+    """A lease ends this long after its step's own time limit, whatever the heartbeat says."""
+    RESEND_SECONDS: float = 15.0
+    """A step that was sent and not claimed is sent again after this; doubled each time up to RESEND_CAP_SECONDS."""
+    RESEND_CAP_SECONDS: float = 600.0
+    PUBLISH_SECONDS: float = 2.0
+    """A publish to the broker may take this long; its failure is kept and the step sent again."""
+    UNKNOWN_WORKFLOW_SECONDS: float = 900.0
+    """A run whose workflow or version no live worker has known for this long is parked."""
+    LOOKUP_SECONDS: float = 5.0
+    """First pause between two lookups of an effect in doubt; doubled each time up to LOOKUP_CAP_SECONDS."""
+    LOOKUP_CAP_SECONDS: float = 600.0
+    AUDIT_SECONDS: float = 86400.0
+    """An effect that was found absent is looked up once more after this."""
+    MAX_STATE_BYTES: int = 262144
+    """Largest checkpoint; larger values belong into an artifact."""
+    TICKER: bool = True
+    """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
+    STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
+    """Key id -> secret for the digest over state; the first one signs, all of them verify. Empty: from SECRET_KEY."""
+
+    def state_keys(self) -> dict[str, bytes]:
+        """Key id -> key bytes, the signing key first."""
+        if self.STATE_KEYS:
+            return {name: secret.encode() for name, secret in self.STATE_KEYS.items()}
+        derived = hashlib.sha256(b"durableflows.state:" + django_settings.SECRET_KEY.encode()).digest()
+        return {"secret-key": derived}
+
+
+def problems(given: Mapping[str, Any]) -> list[str]:
+    """Say in words what is wrong with a `DURABLEFLOWS` dict."""
+    hints = get_type_hints(Settings)
+    found = [f"{key!r} is not a setting{did_you_mean(key, hints)}" for key in given if key not in hints]
+    for field_ in dataclasses.fields(Settings):
+        if field_.name in given and not _fits(given[field_.name], hints[field_.name]):
+            found.append(f"{field_.name!r} is {given[field_.name]!r}, it should be {_wanted(hints[field_.name])}")
+    return found
+
+
+def _fits(value: object, wanted: Any) -> bool:
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if wanted is bool or wanted is str:
+        return isinstance(value, wanted)
+    return isinstance(value, Mapping) and all(isinstance(item, str) for pair in value.items() for item in pair)
+
+
+def _wanted(wanted: Any) -> str:
+    names = {float: "a number above 0", int: "a whole number above 0", bool: "True or False", str: "a text"}
+    return names.get(wanted, "a dict of texts")
+
+
+@lru_cache(maxsize=1)
+def settings() -> Settings:
+    """The project's settings over the defaults. Raises ImproperlyConfigured naming every wrong key."""
+    given = getattr(django_settings, "DURABLEFLOWS", {})
+    wrong = problems(given)
+    if wrong:
+        raise ImproperlyConfigured("DURABLEFLOWS: " + "; ".join(wrong))
+    return Settings(**given)
+
+
+def _forget(*, setting: str, **_: object) -> None:
+    if setting in ("DURABLEFLOWS", "SECRET_KEY"):
+        settings.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="durableflows.conf")

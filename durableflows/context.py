@@ -1,0 +1,129 @@
+"""The run as a step's body sees it. Owns one attempt's use of effects; writes rows only through `ledger`."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from durableflows import ledger, wall_time
+from durableflows.boundaries import Boundary, cross
+from durableflows.core import state as states
+from durableflows.core.classify import answer_of
+from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition, StepDefinition, WorkflowDefinition
+from durableflows.core.directives import StepRef
+from durableflows.core.outcomes import Answer, AnswerKind, InDoubt, Outcome, Waits
+from durableflows.core.payload import JSON
+from durableflows.core.run import Decision, Run
+from durableflows.core.state import WorkflowState
+from durableflows.core.states import EffectState
+from durableflows.errors import EffectOpen, InvalidDefinition
+from durableflows.leases import Claim
+from durableflows.ledger import Reserved, Stored, Unsettled
+from durableflows.notes import note
+from durableflows.selectors import last_decision
+from durableflows.transactions import patiently
+
+R = TypeVar("R")
+
+RECORD_FOR_SECONDS = 120.0
+
+
+class RunContext(Run[WorkflowState]):
+    """One attempt's view of its run."""
+
+    def __init__(self, claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> None:
+        self._claim, self._definition, self._step = claim, definition, step
+        self._used: set[str] = set()
+        self.id = str(claim.lease.run_id)
+        self.state = states.load(definition.state_type, claim.data)
+        self.owner_name, self.tenant, self.subject = claim.owner_name, claim.tenant, claim.subject
+        self.manifest = claim.manifest
+
+    def effect(self, effect: EffectDefinition[R], /, *, operation: str | None = None, **arguments: object) -> R:
+        """Do an action outside once, and return its receipt. See `Run.effect`."""
+        name = operation or effect.name
+        self._check(effect, name)
+        data = effect.dump_arguments(arguments)
+        cross(Boundary.EFFECT_BEFORE_RESERVE)
+        send_by = time.monotonic() + SEND_BY_SECONDS
+        reserved = ledger.reserve(
+            self._claim.lease, cast(EffectDefinition[object], effect), name, data, send_by=send_by
+        )
+        self._used.add(name)
+        if isinstance(reserved, Stored):
+            return effect.load_receipt(reserved.receipt)
+        if isinstance(reserved, Unsettled):
+            raise EffectOpen(f"{name}: {reserved.reason}", outcome=_unsettled(name, reserved))
+        return self._act(effect, name, reserved)
+
+    def decision(self, step: StepRef) -> Decision:
+        """Return what was decided at an approval of this run. Raises NotFoundError before any decision."""
+        return last_decision(self._claim.lease.run_id, step.name)
+
+    def note(self, text: str) -> None:
+        """Write a line into the run's history, for people."""
+        note(self._claim.lease.run_id, self._claim.lease.step_id, text)
+
+    def _check(self, effect: EffectDefinition[R], name: str) -> None:
+        if effect.name not in {declared.name for declared in self._step.effects}:
+            raise InvalidDefinition(
+                f"{self._definition.name}.{self._step.name} uses effect {effect.name}, which it does not declare: "
+                f"add it to effects=(...) of the step"
+            )
+        if name in self._used:
+            raise InvalidDefinition(
+                f"{self._definition.name}.{self._step.name} does {name} twice in one attempt: the second would get the "
+                "first one's receipt. Give each its own name: run.effect(..., operation='second')"
+            )
+
+    def _act(self, effect: EffectDefinition[R], name: str, reserved: Reserved) -> R:
+        cross(Boundary.EFFECT_AFTER_RESERVE)
+        answer, value, error = _call(effect, reserved)
+        cross(Boundary.EFFECT_AFTER_ANSWER)
+        state = self._record(reserved, answer)
+        cross(Boundary.EFFECT_AFTER_RECEIPT)
+        if error is not None and not isinstance(error, Exception):
+            raise error  # SystemExit and the like: recorded as unknown, then obeyed
+        if answer.kind is AnswerKind.RECEIPT and state is EffectState.CONFIRMED:
+            return cast(R, value)
+        if answer.kind is AnswerKind.ACCEPTED and state is EffectState.ACCEPTED:
+            raise EffectOpen(f"{name} was accepted", outcome=Waits(f"{name} was accepted by {effect.provider}"))
+        if error is not None and ledger.is_negative(answer) and state is not EffectState.UNKNOWN:
+            raise error
+        outcome = InDoubt(answer.error, answer.retry_after_seconds)
+        raise EffectOpen(f"{name} may have happened", outcome=outcome) from error
+
+    def _record(self, reserved: Reserved, answer: Answer) -> EffectState:
+        # Longer than the lease: what the provider said must not be lost with a connection (P2).
+        record = patiently(ledger.record, give_up_after_seconds=RECORD_FOR_SECONDS)
+        lease = self._claim.lease
+        return record(lease.run_id, lease.step_id, reserved.effect_id, reserved.send_id, answer)
+
+
+def _unsettled(name: str, reserved: Unsettled) -> Outcome:
+    if reserved.state is EffectState.ACCEPTED:
+        return Waits(f"{name}: {reserved.reason}")
+    return InDoubt()
+
+
+def _call(effect: EffectDefinition[R], reserved: Reserved) -> tuple[Answer, R | None, BaseException | None]:
+    """Call the effect's function: whatever it does, an answer comes out that can be stored."""
+    sent = False
+    try:
+        arguments = effect.load_arguments(reserved.arguments)
+        with wall_time.limit(reserved.call.timeout_seconds, effect.name):
+            reserved.call.check()
+            sent = True
+            value = effect.function(reserved.call, **arguments)
+        receipt = _receipt(effect, value)
+        is_pending = effect.accepted is not None and effect.accepted(value)
+        return Answer(AnswerKind.ACCEPTED if is_pending else AnswerKind.RECEIPT, receipt=receipt), value, None
+    except BaseException as error:  # noqa: BLE001 - an outcome must be recorded whatever was raised
+        answer = answer_of(error)
+        if not sent and answer.kind is AnswerKind.UNKNOWN:
+            answer = Answer(AnswerKind.NOT_SENT, error=answer.error)
+        return answer, None, error
+
+
+def _receipt(effect: EffectDefinition[R], value: R) -> JSON:
+    dump: Callable[[object], JSON] = effect.dump_receipt
+    return dump(value)

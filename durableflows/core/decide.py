@@ -1,0 +1,241 @@
+"""The engine's whole mind: (snapshot, outcome, now, rng) -> Decision.
+
+Pure: no clock, no database, no exception classes of users. `progress.apply` carries decisions out; the runner,
+the sweeps and the doors of people all come through one of the functions here.
+Source: design, sections 4 and 5; specification S3.6 to S3.9, S3.22, S3.32 to S3.34.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+
+from durableflows.core.backoff import delay_seconds
+from durableflows.core.definition import StepDefinition
+from durableflows.core.directives import Fail, Goto, Succeed
+from durableflows.core.outcomes import (
+    Asked,
+    Done,
+    ErrorInfo,
+    Failed,
+    FailureKind,
+    Halted,
+    InDoubt,
+    Outcome,
+    Question,
+    Refused,
+    Waits,
+)
+from durableflows.core.payload import JSON
+from durableflows.core.reconcile import Move, Next
+from durableflows.core.states import EndingReason, ParkedReason
+
+LOST_WORKERS_CAP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A step as of the lock: its declaration, its counters, and whether an effect of this visit is open."""
+
+    step: StepDefinition
+    attempts: int
+    lost_workers: int
+    tries_since: datetime
+    is_in_doubt: bool
+    is_accepted: bool
+    is_cancelled: bool
+
+    def may_try_again(self, at: datetime) -> bool:
+        """Is another attempt inside the declared number and time?"""
+        retry = self.step.retry
+        inside = retry.within is None or at <= self.tries_since + retry.within
+        return self.attempts < retry.attempts and inside
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Stop the run until a person or a deploy makes it go on."""
+
+    reason: ParkedReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the run by this move of RUN_MOVES, or, while effects are open, as soon as they are settled."""
+
+    verb: str
+    reason: EndingReason | None = None
+    result: JSON = None
+    error: ErrorInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What happens to a step and its run. `verb` is a move of STEP_MOVES; None leaves the step as it is.
+
+    outcome      a word for the attempt's row; wake_at: when the step is due again; forgives: the attempt is not counted
+    next_steps   names of steps to arrive at; data: the new checkpoint, or None for the old one
+    """
+
+    verb: str | None
+    outcome: str = ""
+    wake_at: datetime | None = None
+    delay_seconds: float | None = None
+    reason: str = ""
+    needs_person: bool = False
+    forgives: bool = False
+    lost_worker: bool = False
+    error: ErrorInfo | None = None
+    data: dict[str, JSON] | None = None
+    output: JSON = None
+    next_steps: tuple[str, ...] = ()
+    question: Question | None = None
+    park: Park | None = None
+    end: End | None = None
+    facts: dict[str, JSON] = field(default_factory=dict)
+
+
+def after_step(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random) -> Decision:
+    """Decide what an attempt's outcome leads to."""
+    if isinstance(outcome, Halted):
+        return _halted(snapshot)
+    if isinstance(outcome, InDoubt) or snapshot.is_in_doubt:
+        return _in_doubt(snapshot, outcome, now, rng)
+    if isinstance(outcome, Waits) or snapshot.is_accepted:
+        reason = outcome.reason if isinstance(outcome, Waits) else "the provider has not finished"
+        return Decision("wait", outcome="waits", wake_at=now, reason=reason, forgives=True)
+    if isinstance(outcome, Done):
+        return _done(outcome)
+    if isinstance(outcome, Asked):
+        return Decision("wait_human", outcome="asked", question=outcome.question, reason=outcome.question.title)
+    if isinstance(outcome, Refused):
+        return _refused(snapshot.step, outcome)
+    return _failed(snapshot, outcome, now, rng)
+
+
+def _halted(snapshot: Snapshot) -> Decision:
+    # A cancelled step in doubt must be reconciled: nobody may claim it any more (protocol, rule 10).
+    if snapshot.is_in_doubt:
+        return Decision("reconcile", outcome="halted", reason="the run was stopped while an effect was in doubt")
+    return Decision("make_ready", outcome="halted", forgives=True, reason="the run was stopped")
+
+
+def _in_doubt(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random) -> Decision:
+    error = getattr(outcome, "error", None)
+    asked = getattr(outcome, "retry_after_seconds", None)
+    delay = delay_seconds(snapshot.attempts, snapshot.step.retry, rng, retry_after_seconds=asked)
+    return Decision(
+        "reconcile",
+        outcome="in doubt",
+        wake_at=now + timedelta(seconds=delay),
+        delay_seconds=delay,
+        error=error,
+        reason="the answer of the provider was lost",
+    )
+
+
+def _done(outcome: Done) -> Decision:
+    directive = outcome.directive
+    if isinstance(directive, Goto):
+        return Decision("succeed", outcome="done", data=outcome.data, next_steps=directive.steps)
+    if isinstance(directive, Succeed):
+        return Decision(
+            "succeed",
+            outcome="done",
+            data=outcome.data,
+            output=directive.result,
+            end=End("succeed", result=directive.result),
+        )
+    assert isinstance(directive, Fail)
+    error = ErrorInfo("", "failed", directive.reason)
+    return Decision("succeed", outcome="done", data=outcome.data, end=End("fail", EndingReason.FAILURE, error=error))
+
+
+def _refused(step: StepDefinition, outcome: Refused) -> Decision:
+    error = ErrorInfo("", "refused", outcome.reason)
+    if step.on_refused is None:
+        return _parked(ParkedReason.NEEDS_PERSON, f"{step.name}: {outcome.reason}", "refused", error)
+    return Decision("fail", outcome="refused", error=error, next_steps=(step.on_refused,), reason=outcome.reason)
+
+
+def _failed(snapshot: Snapshot, failed: Failed, now: datetime, rng: Random) -> Decision:
+    step, error = snapshot.step, failed.error
+    if failed.kind in (FailureKind.NEVER_SENT, FailureKind.TRANSIENT):
+        return _try_again(snapshot, failed, now, rng)
+    if failed.kind is FailureKind.PERMANENT:
+        return _given_up(step, error, f"{step.name} failed for good: {error.text}")
+    if failed.kind is FailureKind.NEEDS_HUMAN:
+        return _parked(ParkedReason.NEEDS_PERSON, f"{step.name}: {error.text}", str(failed.kind), error)
+    if failed.kind is FailureKind.LIMIT:
+        end = End("exhaust_budget", EndingReason.BUDGET, error=error)
+        return Decision("cancel", outcome=str(failed.kind), error=error, end=end, reason=error.text)
+    return _parked(ParkedReason.OUR_CODE, f"{step.name}: {error.error_class}: {error.text}", str(failed.kind), error)
+
+
+def _try_again(snapshot: Snapshot, failed: Failed, now: datetime, rng: Random) -> Decision:
+    step, error = snapshot.step, failed.error
+    delay = delay_seconds(snapshot.attempts, step.retry, rng, retry_after_seconds=failed.retry_after_seconds)
+    at = now + timedelta(seconds=delay)
+    if snapshot.may_try_again(at):
+        return Decision(
+            "schedule_retry",
+            outcome=str(failed.kind),
+            wake_at=at,
+            delay_seconds=delay,
+            error=error,
+            reason=f"{failed.kind}: {error.text}",
+        )
+    if step.on_failure is not None:
+        return _given_up(step, error, error.text)
+    detail = f"{step.name} did not work in {snapshot.attempts} attempts; the last error was: {error.text}"
+    return _parked(ParkedReason.NEEDS_PERSON, detail, str(failed.kind), error)
+
+
+def _given_up(step: StepDefinition, error: ErrorInfo, reason: str) -> Decision:
+    if step.on_failure is not None:
+        return Decision("fail", outcome="failed", error=error, next_steps=(step.on_failure,), reason=reason)
+    return Decision(
+        "fail", outcome="failed", error=error, reason=reason, end=End("fail", EndingReason.FAILURE, error=error)
+    )
+
+
+def _parked(reason: ParkedReason, detail: str, outcome: str, error: ErrorInfo) -> Decision:
+    return Decision("make_ready", outcome=outcome, error=error, park=Park(reason, detail), reason=detail)
+
+
+def after_loss(snapshot: Snapshot, why: str) -> Decision:
+    """Decide what happens to a step whose worker is gone (or hung). The start is not held against the step's retries.
+
+    Source: protocol, rule 6; R05.
+    """
+    lost = snapshot.lost_workers + 1
+    if snapshot.is_in_doubt:
+        return Decision("reconcile", outcome="lost", reason=why, lost_worker=True, forgives=True)
+    if snapshot.is_accepted:
+        return Decision("wait", outcome="lost", reason=why, lost_worker=True, forgives=True)
+    if lost >= LOST_WORKERS_CAP:
+        detail = f"{snapshot.step.name} killed its worker {lost} times"
+        return Decision(
+            "make_ready",
+            outcome="lost",
+            reason=why,
+            lost_worker=True,
+            forgives=True,
+            park=Park(ParkedReason.NEEDS_PERSON, detail),
+        )
+    return Decision("make_ready", outcome="lost", reason=why, lost_worker=True, forgives=True)
+
+
+def after_answer(step: StepDefinition, verdict: str, actor_name: str) -> Decision:
+    """Decide where an approval leads: verdict is approve, reject or expire."""
+    assert step.approval is not None
+    target = step.approval.approved if verdict == "approve" else step.approval.rejected
+    output: JSON = {"verdict": verdict, "by": actor_name}
+    return Decision("succeed", output=output, next_steps=(target,), reason=f"{verdict} {actor_name}".strip())
+
+
+def after_look(move: Move) -> Decision:
+    """Decide what an unsettled step does, given its most urgent effect. `verb` None: it stays as it is."""
+    if move.next in (Next.SETTLED, Next.RESEND):
+        return Decision("make_ready", reason=move.reason, wake_at=move.at)
+    return Decision(None, reason=move.reason, wake_at=move.at, needs_person=move.next is Next.PERSON)

@@ -1,0 +1,122 @@
+"""The only caller of Celery's sending side. Messages are hints: they carry ids, leave after commit, and may be lost.
+
+A publish takes at most PUBLISH_SECONDS and its failure never reaches the caller: it is kept on the row, and the
+row is sent again. Steps are sent by name, so a process that does not have the workflow can send them too.
+"""
+
+import logging
+import os
+from datetime import timedelta
+from functools import partial
+from uuid import UUID
+
+from celery import current_app
+from django.db import transaction
+from kombu import Connection
+from kombu.pools import producers
+
+from durableflows import clock
+from durableflows.boundaries import Boundary, cross
+from durableflows.conf import settings
+from durableflows.core import registry
+from durableflows.core.classify import describe
+from durableflows.core.states import StepState
+from durableflows.errors import InvalidDefinition
+from durableflows.models import SideEffect, StepRun
+from durableflows.transactions import database
+
+logger = logging.getLogger("durableflows.dispatch")
+
+LOOKUP_TASK = "durableflows.lookup"
+
+_connections: dict[int, Connection] = {}
+
+
+def send_after_commit(step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
+    """Send a READY step once the caller's transaction has committed."""
+    transaction.on_commit(partial(_send_crossing, step.pk, boundary), using=database(), robust=True)
+
+
+def _send_crossing(step_id: UUID, boundary: Boundary) -> None:
+    cross(boundary)
+    send(step_id)
+
+
+def send(step_id: UUID) -> bool:
+    """Send a step if it is still READY; note on the row that it was sent, or why not."""
+    step = StepRun.objects.using(database()).select_related("run").filter(pk=step_id, state=StepState.READY).first()
+    if step is None:
+        return False
+    run = step.run
+    error = publish(
+        f"{run.workflow}.{step.name}", (str(run.pk), str(step.pk)), queue_of(run.workflow, run.version, step.name)
+    )
+    _note_send(step, error)
+    return not error
+
+
+def send_lookup(effect_id: UUID) -> bool:
+    """Send the task that asks a provider about an effect."""
+    error = publish(LOOKUP_TASK, (str(effect_id),), None)
+    now = clock.now()
+    # Not claimed after a while: the sweep sends it again. Only the engine's sweeps read this column.
+    SideEffect.objects.using(database()).filter(pk=effect_id).update(lookup_sent_at=now)
+    return not error
+
+
+def queue_of(workflow: str, version: int, step: str) -> str | None:
+    """The queue that the run's pinned version declares for the step; None: the app's default."""
+    try:
+        return registry.get(workflow, version).step(step).queue
+    except InvalidDefinition:  # another deploy's workflow: its default queue is the best guess
+        return None
+
+
+def publish(name: str, arguments: tuple[str, ...], queue: str | None) -> str:
+    """Publish one message within PUBLISH_SECONDS. Returns the error's text, or '' when the broker has it."""
+    signature = current_app.signature(name, args=arguments, immutable=True)
+    options = {"queue": queue} if queue else {}
+    try:
+        if current_app.conf.task_always_eager:
+            signature.apply_async(**options)
+            return ""
+        with producers[_connection()].acquire(block=True, timeout=settings().PUBLISH_SECONDS) as producer:
+            signature.apply_async(producer=producer, retry=False, ignore_result=True, **options)
+    except Exception as error:  # noqa: BLE001 - a broker can fail in any way, and the caller must not notice
+        logger.warning("publishing %s failed: %s", name, error)
+        return describe(error).text
+    return ""
+
+
+def queued_messages(queue: str | None) -> int | None:
+    """How many messages wait in the queue, or None when the broker cannot say."""
+    name = queue or current_app.conf.task_default_queue
+    try:
+        with producers[_connection()].acquire(block=True, timeout=settings().PUBLISH_SECONDS) as producer:
+            return int(producer.channel.queue_declare(queue=name, passive=True).message_count)
+    except Exception:  # noqa: BLE001 - the broker is away, or has no such queue yet
+        return None
+
+
+def _connection() -> Connection:
+    """A broker connection of this process with short time-outs; a forked child must not use its parent's."""
+    pid = os.getpid()
+    if pid not in _connections:
+        seconds = settings().PUBLISH_SECONDS
+        options = dict(current_app.conf.broker_transport_options or {})
+        options |= {"socket_connect_timeout": seconds, "socket_timeout": seconds}
+        _connections.clear()
+        _connections[pid] = current_app.connection_for_write(connect_timeout=seconds, transport_options=options)
+    return _connections[pid]
+
+
+def _note_send(step: StepRun, error: str) -> None:
+    now = clock.now()
+    sends = step.sends + 1
+    pause = min(settings().RESEND_SECONDS * 2 ** min(step.sends, 16), settings().RESEND_CAP_SECONDS)
+    if error:
+        pause = min(pause, 2.0 * 2 ** min(step.sends, 6))
+    # No version change: only this function writes these columns, and a claim that won meanwhile is not READY.
+    StepRun.objects.using(database()).filter(pk=step.pk, state=StepState.READY).update(
+        sent_at=None if error else now, sends=sends, resend_at=now + timedelta(seconds=pause), send_error=error
+    )

@@ -1,0 +1,74 @@
+"""The only writer of `RunEvent`. Each fact is chained to the one before; signal and log line leave after commit.
+
+The caller holds the run's lock and stores the run afterwards (`FIELDS` are what changes on it).
+"""
+
+import logging
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+
+from durableflows import signals
+from durableflows.core.payload import JSON, redact, sha256, storable
+from durableflows.models import RunEvent, StepRun, WorkflowRun
+from durableflows.transactions import database
+
+logger = logging.getLogger("durableflows.events")
+
+FIELDS = ("event_sequence", "event_digest")
+
+
+def record(
+    run_locked: WorkflowRun,
+    kind: str,
+    *,
+    at: datetime,
+    step: StepRun | None = None,
+    actor_name: str = "",
+    data: dict[str, JSON] | None = None,
+) -> RunEvent:
+    """Append a fact to the run's history.
+
+    Writes / Locks   RunEvent, and in memory the run's FIELDS: the caller stores them in the same transaction
+    Crash            before the commit nothing of it remains; after it the log line may be missing, the row is not
+    """
+    facts = storable(redact(data or {}))
+    assert isinstance(facts, dict)
+    event = RunEvent(
+        run=run_locked,
+        sequence=run_locked.event_sequence + 1,
+        kind=kind,
+        step=step,
+        actor_name=actor_name,
+        data=facts,
+        at=at,
+        previous_digest=run_locked.event_digest,
+    )
+    event.digest = digest_of(event)
+    event.save(force_insert=True)
+    run_locked.event_sequence, run_locked.event_digest = event.sequence, event.digest
+    transaction.on_commit(partial(_tell, run_locked.pk, kind, facts, at, actor_name), using=database(), robust=True)
+    return event
+
+
+def digest_of(event: RunEvent) -> str:
+    """What the event's digest must be: over the digest before it and everything it says."""
+    return sha256(
+        {
+            "previous": event.previous_digest,
+            "run": str(event.run_id),
+            "sequence": event.sequence,
+            "kind": event.kind,
+            "step": str(event.step_id or ""),
+            "actor": event.actor_name,
+            "data": event.data,
+            "at": event.at.isoformat(timespec="microseconds"),
+        }
+    )
+
+
+def _tell(run_id: UUID, kind: str, data: dict[str, JSON], at: datetime, actor_name: str) -> None:
+    logger.info("%s run=%s %s", kind, run_id, data)
+    signals.run_event.send_robust(sender=RunEvent, run_id=run_id, kind=kind, data=data, at=at, actor_name=actor_name)

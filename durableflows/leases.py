@@ -1,0 +1,67 @@
+"""Who is working on what: values that name a lease, and this process's place among the workers."""
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from durableflows.core.keys import new_token
+from durableflows.core.payload import JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One attempt of one step. Whoever has the token that stands on the row may write the step (P2)."""
+
+    run_id: UUID
+    step_id: UUID
+    token: UUID
+    attempt_id: UUID
+    attempt: int
+    workflow: str
+    version: int
+    step: str
+    visit: int
+    item_key: str
+    must_end_by: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A lease with all that the attempt needs to know; no row leaves the claim's transaction."""
+
+    lease: Lease
+    data: dict[str, JSON]
+    checkpoint_sequence: int
+    deadline_at: datetime
+    owner_name: str
+    tenant: str
+    subject: str
+    manifest: dict[str, JSON]
+    had_sends: bool
+
+
+@dataclass(slots=True)
+class _Place:
+    boot_id: UUID
+    name: str
+
+
+_place = _Place(new_token(), f"{socket.gethostname()}:{os.getpid()}")
+
+
+def boot_id() -> UUID:
+    """The id of this worker's start; forked children share it with their parent."""
+    return _place.boot_id
+
+
+def worker_name() -> str:
+    """The worker's name, for people."""
+    return _place.name
+
+
+def begin_worker(name: str) -> UUID:
+    """Give this process a new boot id before it forks its children."""
+    _place.boot_id, _place.name = new_token(), name
+    return _place.boot_id

@@ -1,0 +1,345 @@
+"""The only writer of `SideEffect` and `EffectSend`: intent before the act, receipt after it, doubt in between.
+
+Values in and values out; each function is one transaction, and no row leaves it. Called by the step's context
+(reserve, record), by the runner and the sweeps (open effects), and by `lookups`.
+Source: P3, P4, P5; protocol, rules 1 to 9.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from durableflows import clock, journal
+from durableflows.core.budget import is_used_up
+from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition
+from durableflows.core.effects import EffectCall
+from durableflows.core.fold import Fold, fold
+from durableflows.core.keys import idempotency_key
+from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind
+from durableflows.core.payload import JSON, redact, sha256
+from durableflows.core.reconcile import may_resend
+from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
+from durableflows.errors import KeyConflict, LeaseLost, LimitReached, RunHalted
+from durableflows.leases import Lease
+from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
+from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step
+from durableflows.transactions import database, transact, transact_durably
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The intent is stored: the request may leave until `call.send_by`."""
+
+    effect_id: UUID
+    send_id: UUID
+    call: EffectCall
+    arguments: dict[str, JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """It happened before; this is the receipt."""
+
+    receipt: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """It may have happened, or the provider is not done: the step waits."""
+
+    state: EffectState
+    reason: str
+
+
+Reservation = Reserved | Stored | Unsettled
+
+
+@transact_durably
+def reserve(
+    lease: Lease, effect: EffectDefinition[object], operation: str, arguments: dict[str, JSON], *, send_by: float
+) -> Reservation:
+    """Store the intent to act, or find out that there is nothing to send.
+
+    send_by          monotonic seconds, read before this call (protocol, rule 2)
+    Writes / Locks   SideEffect, EffectSend, RunEvent; locks run, step, effect
+    Raises           LeaseLost, RunHalted, KeyConflict, LimitReached; nothing is written then
+    Crash            before the commit: nothing left. After it: DISPATCHED, and whoever frees the lease makes it UNKNOWN
+    """
+    run, step = lock_run(lease.run_id), lock_step(lease.step_id)
+    now = clock.now()
+    check_lease(step, lease)
+    _check_halt(run)
+    digest = request_digest(effect.name, effect.version, arguments)
+    row = _latest(step, operation)
+    if row is not None:
+        _check_same(row, digest)
+        found = _without_sending(row, effect, now)
+        if found is not None:
+            return found
+    if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED):
+        _check_limits(run, now)
+        row = _plan(run, step, effect, operation, arguments, digest, replaces=row, now=now)
+    return _dispatch(run, step, row, effect, lease, send_by=send_by, now=now)
+
+
+def check_lease(step_locked: StepRun, lease: Lease) -> None:
+    """Raise LeaseLost unless the lease on the row is this one (P2)."""
+    if step_locked.state != StepState.RUNNING or step_locked.lease_token != lease.token:
+        raise LeaseLost(f"{lease.step}, attempt {lease.attempt}: the lease was taken away; this attempt writes nothing")
+
+
+def request_digest(name: str, version: int, arguments: dict[str, JSON]) -> str:
+    """What makes two requests the same one."""
+    return sha256({"effect": name, "version": version, "arguments": arguments})
+
+
+def _check_halt(run: WorkflowRun) -> None:
+    if run.cancel_asked_at or run.parked_reason or run.ending_reason or run.ended_at:
+        raise RunHalted(f"run {run.pk} was stopped: nothing more is sent")
+
+
+def _check_limits(run: WorkflowRun, now: datetime) -> None:
+    """Deadline and budget hold before a first send only: what is under way is finished (design, section 4)."""
+    if now >= run.deadline_at:
+        raise RunHalted(f"run {run.pk} is past its deadline: nothing more is sent")
+    if is_used_up(run.budget, "tool_calls", run.tool_calls_count):
+        raise LimitReached(
+            f"the budget of {run.budget['tool_calls']} calls is used up ({run.tool_calls_count} were made)",
+            limit="tool_calls",
+        )
+
+
+def _latest(step: StepRun, operation: str) -> SideEffect | None:
+    rows = SideEffect.objects.using(database()).select_for_update(no_key=True)
+    return rows.filter(step=step, operation=operation).order_by("-issue").first()
+
+
+def _check_same(row: SideEffect, digest: str) -> None:
+    if row.request_digest != digest:
+        raise KeyConflict(
+            f"{row.operation} was stored as {row.effect} v{row.effect_version} with other arguments; nothing was sent. "
+            "Compute arguments from the state, not from things that change, or give the second one operation='...'"
+        )
+
+
+def _without_sending(row: SideEffect, effect: EffectDefinition[object], now: datetime) -> Reservation | None:
+    """What a stored row answers without another send; None: it may be sent."""
+    if row.state in (EffectState.CONFIRMED, EffectState.REVERSED, EffectState.UNDONE):
+        return Stored(row.receipt)
+    if row.state == EffectState.ACCEPTED:
+        return Unsettled(EffectState.ACCEPTED, "the provider has accepted it and is not done")
+    if row.state == EffectState.UNKNOWN:
+        if may_resend(row.first_dispatched_at, effect.key_window, effect.settle_seconds, now):
+            return None
+        return Unsettled(EffectState.UNKNOWN, "it may have happened, and may not be sent again")
+    if row.state == EffectState.ABSENT and not (effect.resend_when_absent or row.verdict):
+        return Unsettled(EffectState.ABSENT, "a lookup says that it did not happen; a person decides about a new try")
+    if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):
+        return None
+    return Unsettled(EffectState(row.state), f"it is {row.state}")
+
+
+def _plan(
+    run: WorkflowRun,
+    step: StepRun,
+    effect: EffectDefinition[object],
+    operation: str,
+    arguments: dict[str, JSON],
+    digest: str,
+    *,
+    replaces: SideEffect | None,
+    now: datetime,
+) -> SideEffect:
+    issue = 1 if replaces is None else replaces.issue + 1
+    row = SideEffect(
+        run=run,
+        step=step,
+        step_name=step.name,
+        visit=step.visit,
+        item_key=step.item_key,
+        operation=operation,
+        issue=issue,
+        key=idempotency_key(run.pk, step.name, step.visit, step.item_key, operation, issue),
+        effect=effect.name,
+        effect_version=effect.version,
+        provider=effect.provider,
+        arguments=arguments,
+        request_digest=digest,
+        replaces=replaces,
+        created_at=now,
+    )
+    row.save(using=database(), force_insert=True)
+    return row
+
+
+def _dispatch(
+    run: WorkflowRun,
+    step: StepRun,
+    row: SideEffect,
+    effect: EffectDefinition[object],
+    lease: Lease,
+    *,
+    send_by: float,
+    now: datetime,
+) -> Reserved:
+    row.dispatch()
+    row.send_count += 1
+    row.first_dispatched_at = row.first_dispatched_at or now
+    row.dispatched_at = now
+    row.settles_at = now + timedelta(seconds=effect.settle_seconds)
+    row.store("state", "send_count", "first_dispatched_at", "dispatched_at", "settles_at")
+    send = EffectSend(
+        effect=row,
+        number=row.send_count,
+        kind="send",
+        attempt_id=lease.attempt_id,
+        lease_token=lease.token,
+        phase="dispatched",
+        started_at=now,
+        closes_at=row.settles_at,
+    )
+    send.save(using=database(), force_insert=True)
+    run.tool_calls_count += 1
+    facts: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "key": row.key, "send": row.send_count}
+    journal.record(run, "effect.dispatched", at=now, step=step, data=facts)
+    run.store("tool_calls_count", *journal.FIELDS)
+    return Reserved(row.pk, send.pk, _call(row, lease.step, effect.timeout_seconds, send_by), row.arguments)
+
+
+def _call(row: SideEffect, step: str, timeout_seconds: float, send_by: float) -> EffectCall:
+    return EffectCall(
+        key=row.key,
+        operation=row.operation,
+        effect=row.effect,
+        provider=row.provider,
+        run_id=str(row.run_id),
+        step=step,
+        send=row.send_count,
+        first_dispatched_at=row.first_dispatched_at,
+        timeout_seconds=timeout_seconds,
+        send_by=send_by,
+    )
+
+
+def lookup_call(row: SideEffect, timeout_seconds: float, now_monotonic: float) -> EffectCall:
+    """The call that a lookup gets: the same key and operation, with time of its own."""
+    return _call(row, row.step_name, timeout_seconds, now_monotonic + SEND_BY_SECONDS)
+
+
+@transact
+def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: Answer) -> EffectState:
+    """Record what one send brought back, whoever holds the lease now. Returns the row's state after it.
+
+    Writes / Locks   SideEffect, EffectSend, RunEvent; locks run, step, effect
+    Crash            before the commit the row stays DISPATCHED and becomes UNKNOWN when the lease is freed
+    Source           protocol, rules 7 and 8
+    """
+    run, step, row = lock_run(run_id), lock_step(step_id), lock_effect(effect_id)
+    now = clock.now()
+    send = EffectSend.objects.using(database()).get(pk=send_id)
+    is_holder = (
+        step.state == StepState.RUNNING and step.lease_token == send.lease_token and send.number == row.send_count
+    )
+    _close_send(send, answer, now)
+    change = fold(
+        EffectState(row.state),
+        answer.kind,
+        is_holder=is_holder,
+        doubted=row.in_doubt_since is not None,
+        run_ended=run.ended_at is not None,
+        same_receipt=row.receipt == answer.receipt,
+    )
+    apply_fold(run, step, row, change, answer, now=now, source="send")
+    return EffectState(row.state)
+
+
+def _close_send(send: EffectSend, answer: Answer, now: datetime) -> None:
+    send.phase, send.outcome, send.ended_at = "answered", str(answer.kind)[:20], now
+    send.answer = answer.receipt
+    if answer.error is not None:
+        send.error_class, send.error_text = answer.error.error_class, answer.error.text
+    send.save(using=database(), update_fields=["phase", "outcome", "ended_at", "answer", "error_class", "error_text"])
+
+
+def apply_fold(
+    run_locked: WorkflowRun,
+    step_locked: StepRun,
+    row_locked: SideEffect,
+    change: Fold,
+    answer: Answer,
+    *,
+    now: datetime,
+    source: str,
+) -> None:
+    """Write what an answer makes of the row, with its event and, when it surprises, an alert on the run."""
+    row = row_locked
+    if change.verb is not None:
+        row.move(change.verb)
+    if answer.kind in (AnswerKind.RECEIPT, AnswerKind.ACCEPTED) and change.verb is not None:
+        row.receipt = answer.receipt
+    if row.state == EffectState.UNKNOWN and row.in_doubt_since is None:
+        row.in_doubt_since = now
+    if row.state == EffectState.ACCEPTED and row.accepted_at is None:
+        row.accepted_at, row.next_lookup_at = now, now
+    if row.state in (EffectState.CONFIRMED, EffectState.REJECTED) and row.settled_at is None:
+        row.settled_at, row.in_doubt_since, row.next_lookup_at = now, None, None
+    if change.closes:
+        row.settles_at = None
+    if answer.error is not None:
+        row.reason = answer.error.text
+    if change.alert:
+        row.contradiction = change.alert
+        run_locked.alert, run_locked.alert_at = f"{row.effect}: {change.alert}", now
+    row.store(
+        "state",
+        "receipt",
+        "in_doubt_since",
+        "accepted_at",
+        "next_lookup_at",
+        "settled_at",
+        "settles_at",
+        "reason",
+        "contradiction",
+    )
+    facts: dict[str, JSON] = {
+        "effect": row.effect,
+        "operation": row.operation,
+        "answer": str(answer.kind),
+        "state": str(row.state),
+        "by": source,
+        "receipt": redact(answer.receipt),
+    }
+    journal.record(run_locked, "effect.recorded", at=now, step=step_locked, data=facts)
+    if change.alert:
+        journal.record(
+            run_locked, "effect.alert", at=now, step=step_locked, data={"effect": row.effect, "text": change.alert}
+        )
+    run_locked.store("alert", "alert_at", *journal.FIELDS)
+
+
+def doubt_dispatched(step_locked: StepRun, now: datetime, why: str) -> None:
+    """Turn every DISPATCHED effect of the step UNKNOWN: nobody will bring its answer (protocol, rule 6)."""
+    for row in lock_effects(step_locked):
+        if row.state == EffectState.DISPATCHED:
+            row.doubt()
+            row.in_doubt_since = row.in_doubt_since or now
+            row.reason = why
+            row.store("state", "in_doubt_since", "reason")
+
+
+def open_effects(step_locked: StepRun) -> list[SideEffect]:
+    """The effects of this visit that P15 will not let end."""
+    rows = SideEffect.objects.using(database()).filter(step=step_locked, state__in=[str(s) for s in EFFECT_OPEN])
+    return list(rows.order_by("id"))
+
+
+def has_open_sends(run_locked: WorkflowRun, now: datetime) -> bool:
+    """May a request of the run still be on its way, or an outcome be unknown? (protocol, rules 3 and 10)"""
+    rows = SideEffect.objects.using(database()).filter(run=run_locked)
+    in_doubt = rows.filter(state__in=[str(s) for s in EFFECT_OPEN])
+    return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()
+
+
+def is_negative(answer: Answer) -> bool:
+    """Does the answer say that this send did nothing?"""
+    return answer.kind in NEGATIVE

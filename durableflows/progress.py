@@ -1,0 +1,347 @@
+"""The one funnel: `apply` carries out a Decision on locked rows. Nothing else moves a run, a step or a request.
+
+Called inside the caller's transaction, with run and step locked in that order. Messages leave after the commit.
+"""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from durableflows import dispatch, integrity, journal, ledger
+from durableflows.boundaries import Boundary
+from durableflows.conf import settings
+from durableflows.core import registry
+from durableflows.core.budget import is_used_up
+from durableflows.core.decide import Decision, End, Park
+from durableflows.core.outcomes import ErrorInfo, Question
+from durableflows.core.payload import JSON, sha256
+from durableflows.core.plan import END_OF, VERB_OF, Flags, run_state
+from durableflows.core.states import STEP_OPEN, ApprovalState, EndingReason, StepState
+from durableflows.models import ApprovalRequest, StepAttempt, StepRun, WorkflowRun
+from durableflows.models.locks import lock_steps
+from durableflows.transactions import database
+
+RUN_FIELDS = (
+    "state",
+    "data",
+    "checkpoint_sequence",
+    "data_digest",
+    "data_key_id",
+    "attempts_count",
+    "iterations_count",
+    "cancel_asked_at",
+    "cancel_asked_by",
+    "cancel_reason",
+    "parked_reason",
+    "parked_detail",
+    "ending_reason",
+    "alert",
+    "alert_at",
+    "deadline_at",
+    "result",
+    "error_class",
+    "error_code",
+    "error_text",
+    "changed_at",
+    "ended_at",
+    *journal.FIELDS,
+)
+STEP_FIELDS = (
+    "state",
+    "attempts",
+    "attempts_forgiven",
+    "lost_workers",
+    "tries_since",
+    "wake_at",
+    "sent_at",
+    "sends",
+    "resend_at",
+    "send_error",
+    "lease_worker",
+    "lease_token",
+    "lease_task_id",
+    "must_end_by",
+    "output",
+    "error_class",
+    "error_code",
+    "error_text",
+    "retry_reason",
+    "waits_for",
+    "needs_person",
+    "started_at",
+    "ended_at",
+)
+
+
+def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime, actor_name: str = "") -> None:
+    """Carry out a decision: step, attempt, checkpoint, next steps, request, run state, event, message.
+
+    Writes / Locks   all of them in the caller's transaction; run and step are locked by the caller
+    Raises           InvalidState for a checkpoint that is too large; TransitionNotAllowed for an illegal move
+    Crash            before the commit nothing of it; after it the READY rows are sent by the sweep
+    """
+    attempt = _close_attempt(step, decision, now)
+    if decision.verb is not None:
+        _move_step(step, decision, now)
+    step.needs_person = decision.needs_person
+    step.store(*STEP_FIELDS)
+    if decision.data is not None and decision.data != run.data:
+        integrity.seal(run, decision.data, run.checkpoint_sequence + 1)
+    facts = _facts(step, decision, attempt)
+    journal.record(run, f"step.{_past(decision)}", at=now, step=step, actor_name=actor_name, data=facts)
+    for name in decision.next_steps:
+        arrive(run, name, now)
+    if decision.question is not None:
+        _ask(run, step, decision.question, now)
+    if decision.park is not None:
+        park(run, decision.park, now)
+    if decision.end is not None:
+        _end(run, decision.end, now)
+    conclude(run, now)
+    if step.state == StepState.READY and not run.parked_reason and not run.ended_at:
+        _send_when_due(step, now)
+
+
+def arrive(
+    run: WorkflowRun, name: str, now: datetime, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND
+) -> StepRun | None:
+    """Make the next visit of a step READY, and send it after the commit. None: the iteration budget is used up."""
+    visit = StepRun.objects.using(database()).filter(run=run, name=name).count() + 1
+    if visit > 1:
+        if is_used_up(run.budget, "iterations", run.iterations_count):
+            begin_ending(
+                run, EndingReason.BUDGET, f"the budget of {run.budget['iterations']} iterations is used up", now
+            )
+            return None
+        run.iterations_count += 1
+    step = StepRun(run=run, name=name, visit=visit, base_sequence=run.checkpoint_sequence, created_at=now)
+    step.resend_at = now + timedelta(seconds=settings().PUBLISH_SECONDS)
+    step.save(using=database(), force_insert=True)
+    journal.record(run, "step.ready", at=now, step=step, data={"step": name, "visit": visit})
+    dispatch.send_after_commit(step, boundary)
+    return step
+
+
+def park(run: WorkflowRun, why: Park, now: datetime) -> None:
+    """Stop the run until somebody makes it go on. In memory; `conclude` stores it."""
+    run.parked_reason, run.parked_detail = str(why.reason), why.detail
+    journal.record(run, "run.parked", at=now, data={"reason": str(why.reason), "detail": why.detail})
+
+
+def begin_ending(run: WorkflowRun, reason: EndingReason, detail: str, now: datetime, *, actor_name: str = "") -> None:
+    """Let the run end as soon as its effects are settled. The first reason stays."""
+    if run.ending_reason:
+        return
+    run.ending_reason = str(reason)
+    run.parked_reason, run.parked_detail = "", ""
+    if not run.error_text:
+        run.error_code, run.error_text = str(reason), detail
+    journal.record(run, "run.ending", at=now, actor_name=actor_name, data={"reason": str(reason), "detail": detail})
+
+
+def conclude(run: WorkflowRun, now: datetime) -> None:
+    """Bring the run's state in line with its steps and flags, end it when it is due, and store it."""
+    if run.ended_at is None and run.ending_reason:
+        _settle_down(run, now)
+    if run.ended_at is None:
+        _follow_steps(run)
+    run.changed_at = now
+    run.store(*RUN_FIELDS)
+
+
+def _follow_steps(run: WorkflowRun) -> None:
+    states = StepRun.objects.using(database()).filter(run=run).values_list("state", "attempts")
+    flags = Flags(run.parked_reason, run.ending_reason, was_claimed=any(attempts for _, attempts in states))
+    target = run_state([StepState(state) for state, _ in states], flags)
+    if target is None:
+        raise AssertionError(f"run {run.pk} has no open step and no end: a decision forgot one of them")
+    if run.state != target:
+        run.move(VERB_OF[target])
+
+
+def _settle_down(run: WorkflowRun, now: datetime) -> None:
+    """End a run that is ending, unless an effect is still open (P6, P15; protocol, rule 10)."""
+    steps = [step for step in lock_steps(run) if step.state in STEP_OPEN]
+    for step in steps:
+        # A READY step in doubt would be refused by every claim for ever: somebody must look at its effect.
+        if step.state in (StepState.READY, StepState.RETRY_SCHEDULED) and ledger.open_effects(step):
+            step.reconcile()
+            step.wake_at, step.waits_for = now, "an effect is in doubt while the run ends"
+            step.store("state", "wake_at", "waits_for")
+    if run.ending_reason == EndingReason.CANCEL and ledger.has_open_sends(run, now):
+        return
+    if any(ledger.open_effects(step) for step in steps):
+        return
+    for step in steps:
+        _cancel_step(run, step, now)
+    finish(run, END_OF[run.ending_reason], now)
+
+
+def _cancel_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    """Take the lease and close the step: whoever works on it can write nothing more."""
+    _end_attempts(step, "cancelled", now)
+    step.cancel()
+    _drop_lease(step)
+    step.ended_at, step.wake_at, step.resend_at, step.waits_for = now, None, None, ""
+    step.store(*STEP_FIELDS)
+    journal.record(run, "step.cancelled", at=now, step=step, data={"step": step.name})
+
+
+def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
+    """End the run, and close every question it still asks, in the same commit."""
+    run.move(verb)
+    run.ended_at, run.parked_reason, run.parked_detail = now, "", ""
+    for request in ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN):
+        close_request(run, request, "close", f"the run ended: {run.word}", now)
+    journal.record(run, "run.ended", at=now, data={"state": str(run.state), "error": run.error_text})
+
+
+def close_request(run: WorkflowRun, request: ApprovalRequest, verb: str, reason: str, now: datetime) -> None:
+    """Close a request by a move of APPROVAL_MOVES."""
+    request.move(verb)
+    request.closed_at, request.closed_reason = now, reason[:200]
+    request.store("state", "closed_at", "closed_reason")
+    data: dict[str, JSON] = {"request": str(request.pk), "state": str(request.state), "reason": reason}
+    journal.record(run, "approval.closed", at=now, step=request.step, data=data)
+
+
+def _end(run: WorkflowRun, end: End, now: datetime) -> None:
+    run.result = end.result
+    if end.error is not None:
+        _put_error(run, end.error)
+    if end.reason is not None:
+        begin_ending(run, end.reason, end.error.text if end.error else "", now)
+    else:
+        finish(run, end.verb, now)
+
+
+def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
+    assert decision.verb is not None
+    if step.state == decision.verb == "make_ready":
+        return
+    step.move(decision.verb)
+    _drop_lease(step)
+    step.attempts_forgiven += 1 if decision.forgives else 0
+    step.lost_workers += 1 if decision.lost_worker else 0
+    step.wake_at = decision.wake_at
+    step.retry_reason = decision.reason[:300] if decision.verb in ("schedule_retry", "make_ready") else ""
+    step.waits_for = decision.reason[:300] if decision.verb in ("wait", "wait_human", "reconcile") else ""
+    step.output = decision.output if decision.output is not None else step.output
+    if decision.error is not None:
+        _put_error(step, decision.error)
+    if decision.verb in ("succeed", "fail", "cancel"):
+        step.ended_at = now
+    if decision.verb == "make_ready":
+        step.sent_at, step.sends, step.send_error = None, 0, ""
+        step.resend_at = max(now, decision.wake_at or now) + timedelta(seconds=settings().PUBLISH_SECONDS)
+
+
+def _drop_lease(step: StepRun) -> None:
+    step.lease_worker, step.lease_token, step.lease_task_id, step.must_end_by = None, None, "", None
+
+
+def _put_error(row: WorkflowRun | StepRun, error: ErrorInfo) -> None:
+    row.error_class, row.error_code, row.error_text = error.error_class, error.code, error.text
+
+
+def _send_when_due(step: StepRun, now: datetime) -> None:
+    if step.wake_at is None or step.wake_at <= now:
+        dispatch.send_after_commit(step)
+
+
+def _close_attempt(step: StepRun, decision: Decision, now: datetime) -> int:
+    if step.state == StepState.RUNNING and decision.verb is not None:
+        error = decision.error or ErrorInfo("", "", "")
+        StepAttempt.objects.using(database()).filter(step=step, number=step.attempts).update(
+            ended_at=now,
+            outcome=decision.outcome[:40],
+            error_class=error.error_class,
+            error_code=error.code,
+            error_text=error.text or (decision.reason if decision.lost_worker else ""),
+            delay_seconds=decision.delay_seconds,
+        )
+    return step.attempts
+
+
+def _end_attempts(step: StepRun, outcome: str, now: datetime) -> None:
+    StepAttempt.objects.using(database()).filter(step=step, ended_at__isnull=True).update(ended_at=now, outcome=outcome)
+
+
+def _facts(step: StepRun, decision: Decision, attempt: int) -> dict[str, JSON]:
+    facts: dict[str, JSON] = {"step": step.name, "visit": step.visit, "state": str(step.state), **decision.facts}
+    if attempt:
+        facts["attempt"] = attempt
+    if decision.reason:
+        facts["reason"] = decision.reason
+    if decision.next_steps:
+        facts["next"] = list(decision.next_steps)
+    if decision.wake_at is not None:
+        facts["wake_at"] = decision.wake_at.isoformat()
+    if decision.error is not None:
+        facts["error"] = decision.error.text
+    return facts
+
+
+_PAST = {
+    "succeed": "succeeded",
+    "schedule_retry": "retry_scheduled",
+    "make_ready": "ready",
+    "wait_human": "asked",
+    "wait": "waiting",
+    "reconcile": "in_doubt",
+    "fail": "failed",
+    "cancel": "cancelled",
+}
+
+
+def _past(decision: Decision) -> str:
+    if decision.lost_worker:
+        return "worker_lost"
+    return _PAST[decision.verb] if decision.verb is not None else "looked_at"
+
+
+def _ask(run: WorkflowRun, step: StepRun, question: Question, now: datetime) -> None:
+    """Make the request that the step waits for. It commits with the waiting state, so no answer can come too early."""
+    spec = registry.get(run.workflow, run.version).step(step.name).approval
+    assert spec is not None
+    ladder: list[JSON] = [
+        {"permission": rung.permission, "expires_seconds": (rung.expires or spec.expires).total_seconds()}
+        for rung in spec.ladder()
+    ]
+    request = ApprovalRequest(
+        run=run,
+        step=step,
+        tenant=run.tenant,
+        title=question.title[:300],
+        binding=question.binding,
+        context=question.context,
+        facts_digest=sha256(question.binding),
+        permission=spec.permission,
+        exclude_requester=spec.exclude_requester,
+        requester=run.owner,
+        requester_name=run.owner_name,
+        quorum=spec.quorum,
+        ladder=ladder,
+        run_version=run.checkpoint_sequence,
+        expires_at=now + spec.expires,
+        created_at=now,
+    )
+    request.save(using=database(), force_insert=True)
+    data: dict[str, JSON] = {"request": str(request.pk), "title": request.title, "facts": request.facts_digest}
+    journal.record(run, "approval.asked", at=now, step=step, data=data)
+
+
+def give_new_tries(step: StepRun, now: datetime) -> None:
+    """Make a waiting step due at once, with its tries counted from here. The caller concludes the run."""
+    if step.state == StepState.RETRY_SCHEDULED:
+        step.make_ready()
+    step.attempts_forgiven, step.lost_workers, step.tries_since = step.attempts, 0, None
+    step.wake_at, step.retry_reason = None, ""
+    step.sent_at, step.sends, step.send_error = None, 0, ""
+    step.resend_at = now + timedelta(seconds=settings().PUBLISH_SECONDS)
+    step.store(*STEP_FIELDS)
+    dispatch.send_after_commit(step)
+
+
+def run_of(step_id: UUID) -> UUID | None:
+    """The run a step belongs to, read without a lock."""
+    return StepRun.objects.using(database()).filter(pk=step_id).values_list("run_id", flat=True).first()

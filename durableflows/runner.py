@@ -1,0 +1,148 @@
+"""One attempt of one step: claim -> perform -> settle. No transaction is open while user code runs, except in
+`atomic=True` steps, where the user's writes and the settlement commit together.
+
+Called by the Celery tasks and by `testing`. Holds no opinion: what follows is decided in `core.decide`.
+"""
+
+import logging
+import os
+import random
+from uuid import UUID
+
+from billiard.exceptions import SoftTimeLimitExceeded
+from django.db import InterfaceError, OperationalError
+
+from durableflows import claims
+from durableflows.boundaries import Boundary, cross
+from durableflows.conf import settings
+from durableflows.context import RunContext
+from durableflows.core import registry
+from durableflows.core import state as states
+from durableflows.core.classify import describe, failure_of
+from durableflows.core.definition import ApprovalSpec, StepDefinition, StepKind, WorkflowDefinition
+from durableflows.core.directives import directive_of
+from durableflows.core.outcomes import Asked, Done, Failed, FailureKind, Halted, Outcome, Question, Refused
+from durableflows.core.payload import JSON, storable_text
+from durableflows.errors import EffectOpen, InvalidState, LeaseLost, RunHalted
+from durableflows.leases import Claim
+from durableflows.transactions import is_repeatable, patiently, transact_durably
+
+logger = logging.getLogger("durableflows.runner")
+
+_random = random.SystemRandom()
+
+
+def run_step(run_id: UUID, step_id: UUID, *, task_id: str = "") -> bool:
+    """Make one attempt at a step, if it is READY and due. False: there was nothing to do.
+
+    Crash   at any boundary: the rows say how far it got, and the sweeps go on from there
+    """
+    claim = claims.claim(run_id, step_id, task_id=task_id, pid=os.getpid())
+    if claim is None:
+        return False
+    cross(Boundary.CLAIM_AFTER_COMMIT)
+    definition = registry.get(claim.lease.workflow, claim.lease.version)
+    step = definition.step(claim.lease.step)
+    try:
+        if step.atomic:
+            _perform_and_settle(claim, definition, step)
+        else:
+            _settle(claim, perform(claim, definition, step))
+    except LeaseLost as lost:
+        logger.warning("run %s: %s", run_id, lost)
+    return True
+
+
+def perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> Outcome:
+    """Run the user's part and say how it ended; what it raises becomes a value. Only LeaseLost passes."""
+    try:
+        return _perform(claim, definition, step)
+    except EffectOpen as unsettled:
+        assert isinstance(unsettled.outcome, Outcome)
+        return unsettled.outcome
+    except RunHalted:
+        return Halted()
+    except SoftTimeLimitExceeded as error:
+        text = f"{step.name} did not end within {step.timeout_seconds:g} s"
+        logger.warning("run %s: %s", claim.lease.run_id, text, exc_info=error)
+        return Failed(FailureKind.TRANSIENT, describe(TimeoutError(text)))
+    except (OperationalError, InterfaceError) as error:
+        if step.atomic and is_repeatable(error):
+            raise  # the whole transaction is done again
+        return Failed(FailureKind.TRANSIENT, describe(error))
+    except Exception as error:  # noqa: BLE001 - whatever user code raises is an outcome
+        failed = failure_of(error, step)
+        if failed.kind is FailureKind.OUR_CODE:
+            logger.exception("run %s: step %s has an error in its code", claim.lease.run_id, step.name)
+        return failed
+
+
+def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> Outcome:
+    context = RunContext(claim, definition, step)
+    if step.kind is StepKind.APPROVAL:
+        assert step.approval is not None
+        return Asked(question_of(step.approval, context))
+    # Never after a send of ours: an effect or reservation of this very step must not make its own recheck fail.
+    if step.recheck is not None and not claim.had_sends:
+        verdict = step.recheck(context)
+        if verdict is False or isinstance(verdict, str):
+            return Refused(verdict or f"{step.recheck.__name__} said no")
+    assert step.function is not None
+    returned = step.function(definition.workflow, context)
+    directive = directive_of(returned, step=step.name, to=step.to, end=step.end)
+    return Done(directive, states.dump(context.state))
+
+
+def question_of(spec: ApprovalSpec, context: RunContext) -> Question:
+    """Compute what a person is asked: the user's facts, and the title with their names filled in."""
+    facts = spec.shows(context).dump()
+    binding, shown = facts["binding"], facts["context"]
+    assert isinstance(binding, dict)
+    assert isinstance(shown, dict)
+    return Question(title=_title(spec.title, {**shown, **binding}), binding=binding, context=shown)
+
+
+def _title(template: str, facts: dict[str, JSON]) -> str:
+    words = {name: _word(value) for name, value in facts.items()}
+    try:
+        return storable_text(template.format_map(words))
+    except (KeyError, IndexError, ValueError) as error:
+        raise InvalidState(f"the title {template!r} names a fact that `shows` does not give: {error}") from None
+
+
+def _word(value: JSON) -> str:
+    if isinstance(value, dict) and set(value) == {"amount_minor", "currency"}:
+        from durableflows.core.money import Money
+
+        return str(Money(int(str(value["amount_minor"])), str(value["currency"])))
+    return str(value)
+
+
+class _NotDone(Exception):  # noqa: N818 - not an error: it rolls the body's writes back and carries the outcome
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> None:
+    """Let the body's writes and the checkpoint commit together: exactly once (S2.14).
+
+    User code first, engine locks last, and the whole of it again when the database asks for it (P11).
+    """
+
+    @transact_durably
+    def together() -> None:
+        outcome = perform(claim, definition, step)
+        if not isinstance(outcome, Done):
+            raise _NotDone(outcome)
+        claims.settle(claim.lease, outcome, rng=_random)
+
+    try:
+        together()
+    except _NotDone as failed:
+        _settle(claim, failed.outcome)
+
+
+def _settle(claim: Claim, outcome: Outcome) -> None:
+    """Settle, also when the database is away for a while: the lease lasts a little longer than the step."""
+    patiently(claims.settle, give_up_after_seconds=settings().LEASE_MARGIN_SECONDS)(claim.lease, outcome, rng=_random)

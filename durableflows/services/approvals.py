@@ -1,0 +1,273 @@
+"""Answering requests and letting them expire. Every door (admin, API) calls `answer`; nothing else decides.
+
+Rights and facts are computed before the lock, from user code; then run, step and request are locked and compared.
+Source: P9; design, section 6; R10, R22.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from durableflows import clock, journal, progress
+from durableflows.boundaries import Boundary, cross
+from durableflows.context import RunContext
+from durableflows.core import decide, registry
+from durableflows.core.definition import StepDefinition
+from durableflows.core.outcomes import Question
+from durableflows.core.payload import JSON, sha256
+from durableflows.core.states import ApprovalState, EndingReason, StepState
+from durableflows.errors import AlreadyDecided, FactsChanged, InvalidState, NotAllowed, NotFoundError, TooLate
+from durableflows.leases import Claim, Lease
+from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
+from durableflows.models.locks import lock_request, lock_run, lock_step, try_lock_run
+from durableflows.runner import question_of
+from durableflows.selectors import may_answer, requests_for
+from durableflows.transactions import database, transact
+
+COMMENT_LIMIT = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One person's answer as it came through a door."""
+
+    verdict: str
+    by: Any
+    facts_digest: str
+    comment: str
+    door: str
+    origin: str
+
+
+def answer(request_id: UUID | str, given: Answer) -> ApprovalRequest:
+    """Record an answer to a request, and let the run go on when it decides.
+
+    Raises           NotFoundError; NotAllowed without the right, or for the requester's own request; AlreadyDecided;
+                     TooLate when it has expired or the run has ended; FactsChanged when the binding facts are not
+                     what was shown. The same person's same answer again is a quiet no-op
+    Writes / Locks   ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun, RunEvent; locks run, step, request
+    Crash            before the commit nothing of it; after it the sweep sends the next step
+    """
+    if given.verdict not in ("approve", "reject"):
+        raise InvalidState(f"{given.verdict!r} is not an answer: say approve or reject")
+    if len(given.comment) > COMMENT_LIMIT or "\x00" in given.comment:
+        raise InvalidState(f"the comment may have {COMMENT_LIMIT} characters, without NUL")
+    request = request_for(request_id, given.by)
+    _check_person(request, given.by)
+    now_true = facts_now(request) if request.state == ApprovalState.OPEN else None
+    outcome = _answer(request.run_id, request.step_id, request.pk, given, now_true)
+    cross(Boundary.ANSWER_AFTER_COMMIT)
+    if isinstance(outcome, FactsChanged):
+        raise outcome
+    return outcome
+
+
+def request_for(request_id: UUID | str, person: Any) -> ApprovalRequest:
+    """One request that the person may see. Raises NotFoundError."""
+    try:
+        wanted = request_id if isinstance(request_id, UUID) else UUID(str(request_id))
+    except ValueError:
+        raise NotFoundError(f"{str(request_id)[:60]!r} is not a request's id") from None
+    request = requests_for(person).filter(pk=wanted).first()
+    if request is None:
+        raise NotFoundError(f"there is no request {wanted}, or none that you may see")
+    return request
+
+
+def _check_person(request: ApprovalRequest, person: Any) -> None:
+    if may_answer(request, person):
+        return
+    if request.exclude_requester and request.requester_id == person.pk:
+        raise NotAllowed("you asked for this yourself: somebody else must decide")
+    raise NotAllowed(f"{person} may not answer this: the permission {request.permission} is needed")
+
+
+def facts_now(request: ApprovalRequest) -> Question:
+    """Compute the request's facts again, as they are true now. Runs user code: no transaction may be open."""
+    run = WorkflowRun.objects.using(database()).get(pk=request.run_id)
+    definition = registry.get(run.workflow, run.version)
+    step = definition.step(request.step.name)
+    assert step.approval is not None
+    context = RunContext(_view(run, request.step), definition, step)
+    return question_of(step.approval, context)
+
+
+def _view(run: WorkflowRun, step: StepRun) -> Claim:
+    """The run as a step's context reads it, without a lease: nothing can be reserved with it."""
+    nil = UUID(int=0)
+    lease = Lease(
+        run_id=run.pk,
+        step_id=step.pk,
+        token=nil,
+        attempt_id=nil,
+        attempt=0,
+        workflow=run.workflow,
+        version=run.version,
+        step=step.name,
+        visit=step.visit,
+        item_key=step.item_key,
+        must_end_by=run.deadline_at,
+    )
+    subject = f"{run.subject_type.app_label}.{run.subject_type.model}:{run.subject_id}" if run.subject_type else ""
+    return Claim(
+        lease=lease,
+        data=run.data,
+        checkpoint_sequence=run.checkpoint_sequence,
+        deadline_at=run.deadline_at,
+        owner_name=run.owner_name,
+        tenant=run.tenant,
+        subject=subject,
+        manifest=run.manifest,
+        had_sends=False,
+    )
+
+
+@transact
+def _answer(
+    run_id: UUID, step_id: UUID, request_id: UUID, given: Answer, now_true: Question | None
+) -> ApprovalRequest | FactsChanged:
+    run, step, request = lock_run(run_id), lock_step(step_id), lock_request(request_id)
+    now = clock.now()
+    if _is_repeat(request, given):
+        return request
+    _check_open(run, request, now)
+    assert now_true is not None
+    changed = _changed(run, step, request, given, now_true, now)
+    if changed is not None:
+        return changed
+    _record(run, step, request, given, now)
+    _decide_if_complete(run, step, request, given, now)
+    cross(Boundary.ANSWER_BEFORE_COMMIT)
+    return request
+
+
+def _is_repeat(request: ApprovalRequest, given: Answer) -> bool:
+    mine = request.decisions.filter(actor_id=given.by.pk, voided_at__isnull=True).first()
+    return mine is not None and mine.verdict == given.verdict
+
+
+def _check_open(run: WorkflowRun, request: ApprovalRequest, now: datetime) -> None:
+    if request.state != ApprovalState.OPEN:
+        raise AlreadyDecided(_how_it_ended(request))
+    if now >= request.expires_at:
+        raise TooLate(f"this request expired {request.expires_at:%Y-%m-%d %H:%M} (UTC): it can no longer be answered")
+    if run.ended_at is not None or run.ending_reason:
+        raise TooLate(f"the run is {run.word}: there is nothing left to decide")
+    if now >= run.deadline_at:
+        raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed")
+
+
+def _how_it_ended(request: ApprovalRequest) -> str:
+    last = request.decisions.filter(voided_at__isnull=True).order_by("-at").first()
+    if last is not None and request.state in (ApprovalState.APPROVED, ApprovalState.REJECTED):
+        verdict = "approved" if request.state == ApprovalState.APPROVED else "rejected"
+        return f"already {verdict} by {last.actor_name} at {last.at:%Y-%m-%d %H:%M} (UTC)"
+    when = f" {request.closed_at:%Y-%m-%d %H:%M} (UTC)" if request.closed_at else ""
+    return f"already closed{when}: {request.closed_reason or request.state}"
+
+
+def _changed(
+    run: WorkflowRun, step: StepRun, request: ApprovalRequest, given: Answer, now_true: Question, now: datetime
+) -> FactsChanged | None:
+    """Compare what was shown with what is true; on a difference keep the new facts and void the votes on the old."""
+    digest = sha256(now_true.binding)
+    changes = differences(request.binding, now_true.binding)
+    if digest != request.facts_digest:
+        request.binding, request.context, request.facts_digest = now_true.binding, now_true.context, digest
+        request.title = now_true.title[:300]
+        request.store("binding", "context", "facts_digest", "title")
+        votes = request.decisions.filter(voided_at__isnull=True)
+        voided = votes.update(voided_at=now, voided_reason="the facts changed")
+        data: dict[str, JSON] = {"request": str(request.pk), "changed": sorted(changes), "voided": voided}
+        journal.record(run, "approval.facts_changed", at=now, step=step, data=data)
+        run.store(*journal.FIELDS)
+    if given.facts_digest != digest:
+        names = ", ".join(sorted(changes)) or "what you were shown"
+        return FactsChanged(f"the facts have changed ({names}): look at them again, then decide", changes=changes)
+    return None
+
+
+def differences(shown: Mapping[str, JSON], now: Mapping[str, JSON]) -> dict[str, tuple[object, object]]:
+    """Name -> (shown, now) for each fact that differs."""
+    names = {*shown, *now}
+    return {name: (shown.get(name), now.get(name)) for name in names if shown.get(name) != now.get(name)}
+
+
+def _record(run: WorkflowRun, step: StepRun, request: ApprovalRequest, given: Answer, now: datetime) -> None:
+    mine = request.decisions.filter(actor_id=given.by.pk, voided_at__isnull=True)
+    mine.update(voided_at=now, voided_reason="the same person answered otherwise")
+    name = str(given.by.get_username())
+    decision = ApprovalDecision(
+        request=request,
+        actor=given.by,
+        actor_name=name[:150],
+        verdict=given.verdict,
+        comment=given.comment,
+        door=given.door[:40],
+        origin=given.origin[:200],
+        permission=request.permission,
+        facts_digest=given.facts_digest,
+        at=now,
+    )
+    decision.save(using=database(), force_insert=True)
+    data: dict[str, JSON] = {"request": str(request.pk), "verdict": given.verdict, "door": given.door}
+    journal.record(run, "approval.answered", at=now, step=step, actor_name=name, data=data)
+
+
+def _decide_if_complete(
+    run: WorkflowRun, step: StepRun, request: ApprovalRequest, given: Answer, now: datetime
+) -> None:
+    """One no ends it; yes needs the quorum."""
+    yes = request.decisions.filter(verdict="approve", voided_at__isnull=True).count()
+    if given.verdict == "approve" and yes < request.quorum:
+        run.store(*journal.FIELDS)
+        return
+    name = str(given.by.get_username())
+    progress.close_request(run, request, given.verdict, f"{given.verdict} by {name}", now)
+    decision = decide.after_answer(_declared(run, step), given.verdict, name)
+    progress.apply(run, step, decision, now=now, actor_name=name)
+
+
+def _declared(run: WorkflowRun, step: StepRun) -> StepDefinition:
+    return registry.get(run.workflow, run.version).step(step.name)
+
+
+def expire(request_id: UUID) -> bool:
+    """Escalate or deny a request whose time is over. False: somebody answered first, or holds the run."""
+    place = ApprovalRequest.objects.using(database()).filter(pk=request_id).values_list("run_id", "step_id").first()
+    return place is not None and _expire(place[0], place[1], request_id)
+
+
+@transact
+def _expire(run_id: UUID, step_id: UUID, request_id: UUID) -> bool:
+    run = try_lock_run(run_id)
+    if run is None:
+        return False
+    step, request = lock_step(step_id), lock_request(request_id)
+    now = clock.now()
+    if request.state != ApprovalState.OPEN or now < request.expires_at or run.ended_at is not None:
+        return False
+    if now >= run.deadline_at:  # the run's deadline comes before any rung of the ladder
+        progress.begin_ending(
+            run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now
+        )
+        progress.conclude(run, now)
+    elif request.ladder_position < len(request.ladder):
+        _escalate(run, step, request, now)
+    elif step.state == StepState.WAITING_HUMAN:
+        progress.close_request(run, request, "expire", "nobody answered in time", now)
+        progress.apply(run, step, decide.after_answer(_declared(run, step), "expire", ""), now=now)
+    return True
+
+
+def _escalate(run: WorkflowRun, step: StepRun, request: ApprovalRequest, now: datetime) -> None:
+    rung = request.ladder[request.ladder_position]
+    request.permission = str(rung["permission"])
+    request.expires_at = now + timedelta(seconds=float(rung["expires_seconds"]))
+    request.ladder_position += 1
+    request.store("permission", "expires_at", "ladder_position")
+    data: dict[str, JSON] = {"request": str(request.pk), "asked": request.permission}
+    journal.record(run, "approval.escalated", at=now, step=step, data=data)
+    run.store(*journal.FIELDS)

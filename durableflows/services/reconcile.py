@@ -1,0 +1,208 @@
+"""What becomes of steps whose effects are not settled, and the verdicts of people. One function, one verb."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from durableflows import clock, dispatch, journal, progress
+from durableflows.claims import snapshot
+from durableflows.conf import settings
+from durableflows.core import decide, registry
+from durableflows.core.definition import EffectDefinition
+from durableflows.core.payload import JSON, storable
+from durableflows.core.reconcile import EffectFacts, Move, Next, most_urgent, next_for
+from durableflows.core.states import EffectState, StepState
+from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, NotFoundError, TooLate
+from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step, try_lock_run
+from durableflows.selectors import OPERATE
+from durableflows.transactions import database, transact
+
+UNSETTLED = (StepState.NEEDS_RECONCILIATION, StepState.WAITING)
+VERDICTS = ("happened", "did_not_happen", "ask_again")
+
+
+def route(step_id: UUID) -> None:
+    """Look at an unsettled step: make it READY, ask the provider, wait, or say that a person is needed.
+
+    Safe to call at any time and by anybody; somebody else's lock makes it do nothing.
+    """
+    run_id = progress.run_of(step_id)
+    if run_id is None:
+        return
+    for effect_id in _route(run_id, step_id):
+        dispatch.send_lookup(effect_id)
+
+
+@transact
+def _route(run_id: UUID, step_id: UUID) -> list[UUID]:
+    run = try_lock_run(run_id)
+    if run is None or run.ended_at is not None:
+        return []
+    step = lock_step(step_id)
+    if step.state not in UNSETTLED:
+        return []
+    now = clock.now()
+    rows = _latest_issues(lock_effects(step))
+    moves = {row.pk: move_for(run, step, row, now) for row in rows}
+    urgent = most_urgent(moves.values()) or Move(Next.SETTLED, now, "nothing is open")
+    if urgent.next in (Next.SETTLED, Next.RESEND) and run.ending_reason:
+        progress.conclude(run, now)  # nothing is in doubt any more: the run may end
+        return []
+    decision = decide.after_look(urgent)
+    if decision.verb is not None:
+        progress.apply(run, step, decision, now=now)
+        return []
+    _note(run, step, decision, now)
+    return [pk for pk, move in moves.items() if move.next is Next.LOOK_UP and move.at <= now]
+
+
+def _note(run: WorkflowRun, step: StepRun, decision: decide.Decision, now: datetime) -> None:
+    """Write when the step is due again, and, once, that a person is needed."""
+    asks = decision.needs_person and not step.needs_person
+    step.wake_at, step.waits_for, step.needs_person = decision.wake_at, decision.reason[:300], decision.needs_person
+    if decision.needs_person:
+        step.wake_at = None
+    step.store("wake_at", "waits_for", "needs_person")
+    if asks:
+        run.alert, run.alert_at = decision.reason, now
+        journal.record(run, "step.needs_person", at=now, step=step, data={"step": step.name, "reason": decision.reason})
+        run.store("alert", "alert_at", *journal.FIELDS)
+
+
+def _latest_issues(rows: list[SideEffect]) -> list[SideEffect]:
+    latest: dict[str, SideEffect] = {}
+    for row in sorted(rows, key=lambda row: row.issue):
+        latest[row.operation] = row
+    return list(latest.values())
+
+
+def move_for(run: WorkflowRun, step: StepRun, row: SideEffect, now: datetime) -> Move:
+    """What one effect of a locked step needs next."""
+    view = snapshot(run, step)
+    halted = bool(run.cancel_asked_at or run.ending_reason or run.parked_reason)
+    not_before = step.wake_at or now
+    has_tries = view.may_try_again(max(now, not_before))
+    return next_for(facts_of(run, row), now, is_halted=halted, has_tries=has_tries, not_before=not_before)
+
+
+def facts_of(run: WorkflowRun, row: SideEffect) -> EffectFacts:
+    """The row and its declaration as a value. Where the declaration is not known here, nothing can be asked."""
+    effect = _declared(run, row)
+    return EffectFacts(
+        name=row.effect,
+        state=EffectState(row.state),
+        key_window=effect.key_window if effect else None,
+        settle_seconds=effect.settle_seconds if effect else 0.0,
+        has_lookup=effect is not None and effect.lookup is not None,
+        resend_when_absent=effect is not None and effect.resend_when_absent,
+        accepted_within=effect.accepted_within if effect else None,
+        first_dispatched_at=row.first_dispatched_at,
+        settles_at=row.settles_at,
+        lookup_count=row.lookup_count - row.lookups_forgiven,
+        next_lookup_at=row.next_lookup_at,
+        lookup_must_end_by=row.lookup_must_end_by,
+        accepted_at=row.accepted_at,
+        person_said_absent=row.verdict == "did_not_happen",
+    )
+
+
+def _declared(run: WorkflowRun, row: SideEffect) -> EffectDefinition[object] | None:
+    try:
+        return registry.get(run.workflow, run.version).effects.get(row.effect)
+    except InvalidDefinition:
+        return None
+
+
+def resolve_effect(
+    effect_id: UUID, verdict: str, *, by: Any, reason: str, row_version: int, receipt: dict[str, JSON] | None
+) -> SideEffect:
+    """Record a person's verdict on an effect in doubt, bound to the version of the row that was shown.
+
+    Raises           NotAllowed, NotFoundError; TooLate when the row moved on or a send is still open (rule 5);
+                     InvalidState for an unknown verdict, a missing reason or receipt
+    Writes / Locks   SideEffect, RunEvent; locks run, step, effect; then the step is looked at again
+    """
+    if by is not None and not by.has_perm(OPERATE):
+        raise NotAllowed(f"{by} may not resolve effects: the permission {OPERATE} is needed")
+    if verdict not in VERDICTS:
+        raise InvalidState(f"{verdict!r} is not a verdict: say {', '.join(VERDICTS)}")
+    if not reason.strip():
+        raise InvalidState("a verdict needs a reason: it stays on the record")
+    place = SideEffect.objects.using(database()).filter(pk=effect_id).values_list("run_id", "step_id").first()
+    if place is None:
+        raise NotFoundError(f"there is no effect {effect_id}")
+    row = _resolve(place[0], place[1], effect_id, verdict, _name(by), reason, row_version, receipt)
+    route(place[1])
+    return row
+
+
+@transact
+def _resolve(
+    run_id: UUID,
+    step_id: UUID,
+    effect_id: UUID,
+    verdict: str,
+    actor_name: str,
+    reason: str,
+    row_version: int,
+    receipt: dict[str, JSON] | None,
+) -> SideEffect:
+    run, step, row = lock_run(run_id), lock_step(step_id), lock_effect(effect_id)
+    now = clock.now()
+    if row.row_version != row_version:
+        raise TooLate(f"{row.effect} has changed since it was shown (it is {row.state} now): look at it again")
+    if row.state not in (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT):
+        raise TooLate(f"{row.effect} is {row.state}: there is nothing to decide")
+    if verdict == "happened":
+        _happened(row, receipt, now)
+    elif verdict == "did_not_happen":
+        _did_not_happen(row, now)
+    else:
+        _ask_again(run, row, now)
+    row.verdict, row.verdict_by, row.verdict_reason, row.verdict_at = verdict, actor_name, reason, now
+    if verdict == "ask_again":
+        row.verdict = ""
+    row.store(
+        "state", "receipt", "in_doubt_since", "settled_at", "settles_at", "lookups_forgiven", "next_lookup_at", "audit_at",
+        "verdict", "verdict_by", "verdict_reason", "verdict_at",
+    )  # fmt: skip
+    step.wake_at, step.needs_person = now, False
+    step.store("wake_at", "needs_person")
+    facts: dict[str, JSON] = {"effect": row.effect, "verdict": verdict, "reason": reason, "state": str(row.state)}
+    journal.record(run, "effect.resolved", at=now, step=step, actor_name=actor_name, data=facts)
+    run.alert, run.alert_at = "", None
+    run.store("alert", "alert_at", *journal.FIELDS)
+    return row
+
+
+def _happened(row: SideEffect, receipt: dict[str, JSON] | None, now: datetime) -> None:
+    if not receipt:
+        raise InvalidState("saying that it happened needs the receipt, or the provider's reference in its place")
+    row.confirm()
+    row.receipt = storable(receipt)
+    row.settled_at, row.in_doubt_since, row.next_lookup_at = now, None, None
+
+
+def _did_not_happen(row: SideEffect, now: datetime) -> None:
+    if row.settles_at is not None and now < row.settles_at:
+        raise TooLate(f"a request of {row.effect} may still arrive until {row.settles_at:%H:%M:%S}: decide after that")
+    if row.state == EffectState.ACCEPTED:
+        raise TooLate(f"{row.effect} was accepted by the provider: it cannot be said not to have happened")
+    if row.state == EffectState.UNKNOWN:
+        row.find_absent()
+    row.in_doubt_since = row.next_lookup_at = row.settles_at = None
+    row.audit_at = row.audit_at or now + timedelta(seconds=settings().AUDIT_SECONDS)
+
+
+def _ask_again(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
+    effect = _declared(run, row)
+    if effect is None or effect.lookup is None:
+        raise InvalidState(f"{row.effect} has no lookup: nobody can be asked; say whether it happened")
+    if row.state == EffectState.ABSENT:
+        raise TooLate(f"{row.effect} was looked up and not found; say whether it happened, or did not")
+    row.lookups_forgiven, row.next_lookup_at = row.lookup_count, now
+
+
+def _name(by: Any) -> str:
+    return "" if by is None else str(by.get_username())

@@ -1,0 +1,216 @@
+"""Starting, cancelling and retrying runs. One function, one verb, one transaction."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model
+
+from durableflows import clock, integrity, journal, progress
+from durableflows.boundaries import Boundary, cross
+from durableflows.core import budget, registry
+from durableflows.core import state as states
+from durableflows.core.declare import Workflow
+from durableflows.core.definition import WorkflowDefinition
+from durableflows.core.payload import JSON, sha256
+from durableflows.core.state import WorkflowState
+from durableflows.core.states import EndingReason, StepState
+from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate
+from durableflows.models import WorkflowRun
+from durableflows.models.locks import lock_run, lock_steps
+from durableflows.selectors import OPERATE, run_for
+from durableflows.transactions import database, transact
+
+ENGINE_VERSION = 1
+
+
+def definition_of(workflow: "type[Workflow[Any]] | str", version: int | None) -> WorkflowDefinition:
+    """The workflow that is asked for, by class or name. Raises UnknownWorkflow."""
+    if isinstance(workflow, str):
+        return registry.get(workflow, version)
+    return registry.get(workflow.name, workflow.version if version is None else version)
+
+
+def start(
+    definition: WorkflowDefinition,
+    state: Mapping[str, object] | WorkflowState,
+    *,
+    key: str,
+    by: Any,
+    tenant: str,
+    subject: Model | None,
+    labels: Mapping[str, str],
+) -> WorkflowRun:
+    """Start a run in the caller's transaction, or return the one that this key started already.
+
+    Raises           InvalidState with every problem; KeyConflict for the same key with another request
+    Writes / Locks   WorkflowRun, StepRun, RunEvent; waits for another start of the same key
+    Crash            before the caller's commit nothing of it; after it the sweep sends the first step
+    """
+    data = _state(definition, state)
+    digest = sha256({"workflow": definition.name, "version": definition.version, "state": data})
+    _check_texts(key, tenant, labels)
+    run = _start(definition, data, digest, key=key, by=by, tenant=tenant, subject=subject, labels=dict(labels))
+    if run.request_digest != digest or run.workflow != definition.name:
+        raise KeyConflict(
+            f"key {key!r} started {run.workflow} run {run.pk} with another request; that run is untouched. "
+            "Use another key, or the same request"
+        )
+    return run
+
+
+@transact
+def _start(
+    definition: WorkflowDefinition,
+    data: dict[str, JSON],
+    digest: str,
+    *,
+    key: str,
+    by: Any,
+    tenant: str,
+    subject: Model | None,
+    labels: dict[str, str],
+) -> WorkflowRun:
+    now = clock.now()
+    run = _new_run(definition, digest, now, key=key, by=by, tenant=tenant, subject=subject, labels=labels)
+    integrity.seal(run, data, 0)
+    if not _insert(run):
+        return WorkflowRun.objects.using(database()).get(tenant=tenant, business_key=key)
+    facts: dict[str, JSON] = {"workflow": run.workflow, "version": run.version, "key": key, "request": digest}
+    journal.record(run, "run.started", at=now, actor_name=run.owner_name, data=facts)
+    progress.arrive(run, definition.start, now, Boundary.START_BEFORE_SEND)
+    progress.conclude(run, now)
+    cross(Boundary.START_BEFORE_COMMIT)
+    return run
+
+
+def _insert(run: WorkflowRun) -> bool:
+    """Insert unless the key is taken; waits for a start of the same key that has not committed yet (R37)."""
+    WorkflowRun.objects.using(database()).bulk_create([run], ignore_conflicts=True)
+    return WorkflowRun.objects.using(database()).filter(pk=run.pk).exists()
+
+
+def _new_run(
+    definition: WorkflowDefinition,
+    digest: str,
+    now: datetime,
+    *,
+    key: str,
+    by: Any,
+    tenant: str,
+    subject: Model | None,
+    labels: dict[str, str],
+) -> WorkflowRun:
+    return WorkflowRun(
+        workflow=definition.name,
+        version=definition.version,
+        manifest=manifest_of(definition),
+        owner=by,
+        owner_name="" if by is None else str(by.get_username())[:150],
+        tenant=tenant,
+        business_key=key,
+        request_digest=digest,
+        subject_type=None if subject is None else ContentType.objects.get_for_model(subject),
+        subject_id="" if subject is None else str(subject.pk),
+        labels=labels,
+        schema_version=definition.state_type.schema_version,
+        deadline_at=now + definition.deadline,
+        budget=budget.pinned(definition.budget),
+        created_at=now,
+        changed_at=now,
+    )
+
+
+def manifest_of(definition: WorkflowDefinition) -> dict[str, JSON]:
+    """What a run pins at its start (P8)."""
+    return {
+        "workflow": definition.name,
+        "version": definition.version,
+        "structure": definition.structure,
+        "effects": {name: effect.version for name, effect in definition.effects.items()},
+        "state_schema": definition.state_type.schema_version,
+        "engine": ENGINE_VERSION,
+    }
+
+
+def _state(definition: WorkflowDefinition, state: Mapping[str, object] | WorkflowState) -> dict[str, JSON]:
+    """Check the whole state strictly, whoever made it."""
+    wanted = definition.state_type
+    if isinstance(state, WorkflowState):
+        if not isinstance(state, wanted):
+            raise InvalidState(f"{definition.name} needs a {wanted.__name__}, not a {type(state).__name__}")
+        return states.dump(state)
+    return states.dump(states.build(wanted, state))
+
+
+def _check_texts(key: str, tenant: str, labels: Mapping[str, str]) -> None:
+    for what, text, limit in (("key", key, 200), ("tenant", tenant, 100)):
+        if not isinstance(text, str) or len(text) > limit or "\x00" in text:
+            raise InvalidState(f"{what} must be text of at most {limit} characters without NUL")
+    if len(labels) > 20 or any(
+        not isinstance(item, str) or len(item) > 100 for pair in labels.items() for item in pair
+    ):
+        raise InvalidState("labels: at most 20, names and values are texts of at most 100 characters")
+
+
+def cancel(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
+    """Ask for the end of a run. It is confirmed as soon as nothing of it is in doubt or on its way (P6).
+
+    Raises   NotFoundError, NotAllowed, TooLate when it has ended; a second cancel changes nothing
+    Crash    after the commit nothing is claimed, reserved or sent again; the sweep confirms
+    """
+    run = run_for(run_id, by)
+    _check_may_operate(run, by)
+    cancelled = _cancel(run.pk, "" if by is None else str(by.get_username()), reason)
+    cross(Boundary.CANCEL_AFTER_COMMIT)
+    return cancelled
+
+
+@transact
+def _cancel(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
+    run = lock_run(run_id)
+    now = clock.now()
+    if run.ended_at is not None:
+        raise TooLate(f"the run has already finished: {run.word}, {run.ended_at:%Y-%m-%d %H:%M}")
+    if run.cancel_asked_at is None:
+        run.cancel_asked_at, run.cancel_asked_by, run.cancel_reason = now, actor_name, reason
+        journal.record(run, "run.cancel_asked", at=now, actor_name=actor_name, data={"reason": reason})
+        progress.begin_ending(run, EndingReason.CANCEL, reason or "cancelled", now, actor_name=actor_name)
+        progress.conclude(run, now)
+    cross(Boundary.CANCEL_BEFORE_COMMIT)
+    return run
+
+
+def retry(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
+    """Let a parked run go on, or bring a scheduled retry forward. Attempts so far are forgiven.
+
+    Raises   NotFoundError, NotAllowed; TooLate when it has ended, is ending, or nothing of it waits for a retry
+    """
+    run = run_for(run_id, by)
+    if by is not None and not by.has_perm(OPERATE):
+        raise NotAllowed(f"{by} may not retry runs: the permission {OPERATE} is needed")
+    return _retry(run.pk, "" if by is None else str(by.get_username()), reason)
+
+
+@transact
+def _retry(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
+    run = lock_run(run_id)
+    now = clock.now()
+    if run.ended_at is not None or run.ending_reason:
+        raise TooLate(f"the run is {run.word}: it does not go on")
+    waiting = [s for s in lock_steps(run) if s.state in (StepState.READY, StepState.RETRY_SCHEDULED)]
+    if not run.parked_reason and not any(s.state == StepState.RETRY_SCHEDULED for s in waiting):
+        raise TooLate(f"the run is {run.word}: nothing of it waits for a retry")
+    run.parked_reason, run.parked_detail = "", ""
+    journal.record(run, "run.retried", at=now, actor_name=actor_name, data={"reason": reason})
+    for step in waiting:
+        progress.give_new_tries(step, now)
+    progress.conclude(run, now)
+    return run
+
+
+def _check_may_operate(run: WorkflowRun, by: Any) -> None:
+    if by is not None and not by.has_perm(OPERATE) and run.owner_id != by.pk:
+        raise NotAllowed(f"{by} may not cancel this run: only who started it, or with the permission {OPERATE}")

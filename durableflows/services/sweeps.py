@@ -1,0 +1,235 @@
+"""What must be noticed without anybody calling: dead workers, due timers, lost messages, overdue requests, quiet ends.
+
+Each sweep picks ids without locks, then takes one row a transaction and looks again, so any number of tickers may
+run at once. It runs SQL and publishes, nothing else: lookups are sent as tasks, user code is never called here.
+Source: design, section 4 (locks, who notices a dead worker); protocol, rules 6, 10, 11, 13; R02, R09.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from durableflows import clock, dispatch, progress
+from durableflows.boundaries import Boundary, cross
+from durableflows.claims import WAITS_FOR_WORKER, free_locked
+from durableflows.conf import settings
+from durableflows.core.decide import Decision
+from durableflows.core.states import RUN_ENDED, RUN_MOVING, ApprovalState, EffectState, EndingReason, StepState
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, Worker, WorkflowRun
+from durableflows.models.locks import lock_step, try_lock_run
+from durableflows.services import approvals, reconcile
+from durableflows.transactions import database, transact
+
+logger = logging.getLogger("durableflows.sweeps")
+
+BATCH = 200
+MOVING = [str(state) for state in RUN_MOVING]
+UNCLAIMED_SECONDS = 3.0
+
+
+def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
+    """Do everything that is due, in batches. Returns how many rows each sweep moved.
+
+    may_free_stale   only a ticker that has itself run without a gap may call other workers dead
+    """
+    done: dict[str, int] = {}
+    for name, job in JOBS.items():
+        if name == "stale workers" and not may_free_stale:
+            continue
+        try:
+            done[name] = job(clock.now())
+        except Exception:  # one broken row or sweep must not keep the others from running (R04)
+            logger.exception("the sweep of %s failed; it is tried again", name)
+            done[name] = 0
+    return done
+
+
+def free_lost_tasks(task_ids: Iterable[str]) -> int:
+    """Free the steps of pool children that are known to be dead, by the Celery task they worked on."""
+    steps = _steps().filter(state=StepState.RUNNING, lease_task_id__in=list(task_ids))
+    return _each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: True))
+
+
+def free_worker(boot_id: UUID) -> int:
+    """Free every step of a worker that is known to be dead with all its children."""
+    steps = _steps().filter(state=StepState.RUNNING, lease_worker=boot_id)
+    return _each(steps, lambda pk: _free(pk, "its worker died", lambda step, now: step.lease_worker == boot_id))
+
+
+def free_stale_workers(now: datetime) -> int:
+    """Free the leases of workers whose heartbeat is stale by the database's clock."""
+    cutoff = now - timedelta(seconds=settings().STALE_SECONDS)
+    alive = Worker.objects.using(database()).filter(heartbeat_at__gt=cutoff, stopped_at__isnull=True)
+    known = Worker.objects.using(database()).values("boot_id")
+    steps = _steps().filter(state=StepState.RUNNING).exclude(lease_worker__in=alive.values("boot_id"))
+    # A process that never registered (a shell, a test) is judged by `must_end_by` alone.
+    steps = steps.filter(lease_worker__in=known)
+
+    def is_dead(step: StepRun, at: datetime) -> bool:
+        live = Worker.objects.using(database()).filter(boot_id=step.lease_worker, stopped_at__isnull=True)
+        return not live.filter(heartbeat_at__gt=at - timedelta(seconds=settings().STALE_SECONDS)).exists()
+
+    return _each(steps, lambda pk: _free(pk, "its worker has not been heard of", is_dead))
+
+
+def free_overdue(now: datetime) -> int:
+    """Void leases past `must_end_by`, whatever the heartbeat says."""
+    steps = _steps().filter(state=StepState.RUNNING, must_end_by__lt=now)
+    why = "it did not end in its time"
+    return _each(
+        steps, lambda pk: _free(pk, why, lambda step, at: step.must_end_by is not None and step.must_end_by < at)
+    )
+
+
+@transact
+def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool]) -> bool:
+    run_id = progress.run_of(step_id)
+    run = try_lock_run(run_id) if run_id else None
+    if run is None:
+        return False
+    step = lock_step(step_id)
+    now = clock.now()
+    if step.state != StepState.RUNNING or run.ended_at is not None or not is_dead(step, now):
+        return False
+    free_locked(run, step, now, why)
+    return True
+
+
+def wake_due(now: datetime) -> int:
+    """Make retries READY whose time has come, and send them."""
+    steps = _steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=MOVING)
+    return _each(steps.order_by("wake_at"), _wake)
+
+
+@transact
+def _wake(step_id: UUID) -> bool:
+    run_id = progress.run_of(step_id)
+    run = try_lock_run(run_id) if run_id else None
+    if run is None or run.parked_reason or run.ended_at is not None:
+        return False
+    step = lock_step(step_id)
+    now = clock.now()
+    if step.state != StepState.RETRY_SCHEDULED or step.wake_at is None or step.wake_at > now:
+        return False
+    if run.ending_reason:
+        progress.conclude(run, now)
+        return False
+    progress.apply(run, step, Decision("make_ready", reason=step.retry_reason), now=now)
+    cross(Boundary.TIMER_BEFORE_COMMIT)
+    return True
+
+
+def send_ready(now: datetime) -> int:
+    """Send READY steps that were never sent, or sent and not claimed; one transaction a row, marked by the sender."""
+    due = _steps().filter(state=StepState.READY, resend_at__lte=now, run__state__in=MOVING)
+    due = due.filter(Q(wake_at__isnull=True) | Q(wake_at__lte=now))
+    return _each(due.order_by("resend_at"), dispatch.send)
+
+
+def send_unclaimed(now: datetime) -> int:
+    """Send at once what was sent and not claimed, when the broker says that its queue is empty: it lost them (R02)."""
+    before = now - timedelta(seconds=UNCLAIMED_SECONDS)
+    lost = _steps().filter(state=StepState.READY, sent_at__lt=before, sends__lt=6, run__state__in=MOVING)
+    lost = lost.exclude(retry_reason__startswith=WAITS_FOR_WORKER).select_related("run").order_by("sent_at")[:BATCH]
+    empty: dict[str | None, bool] = {}
+    sent = 0
+    for step in lost:
+        queue = dispatch.queue_of(step.run.workflow, step.run.version, step.name)
+        if queue not in empty:
+            empty[queue] = dispatch.queued_messages(queue) == 0
+        if empty[queue]:
+            sent += dispatch.send(step.pk)
+    return sent
+
+
+def look_at_unsettled(now: datetime) -> int:
+    """Route steps whose effects are in doubt or pending."""
+    states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
+    ended = [str(state) for state in RUN_ENDED]
+    steps = _steps().filter(state__in=states, wake_at__lte=now).exclude(run__state__in=ended)
+
+    def look(step_id: UUID) -> bool:
+        reconcile.route(step_id)
+        return True
+
+    return _each(steps.order_by("wake_at"), look)
+
+
+def audit_absent(now: datetime) -> int:
+    """Look up once more what was found absent, ended run or not (rule 13)."""
+    before = now - timedelta(seconds=settings().RESEND_SECONDS)
+    rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lte=now)
+    rows = rows.filter(Q(lookup_sent_at__isnull=True) | Q(lookup_sent_at__lt=before))
+    return sum(dispatch.send_lookup(pk) for pk in list(rows.values_list("pk", flat=True)[:BATCH]))
+
+
+def expire_requests(now: datetime) -> int:
+    """Escalate or deny requests whose time is over."""
+    rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, expires_at__lte=now)
+    ids = list(rows.order_by("expires_at").values_list("pk", flat=True)[:BATCH])
+    return sum(approvals.expire(pk) for pk in ids)
+
+
+def end_overdue_runs(now: datetime) -> int:
+    """Let runs past their deadline end."""
+    runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, deadline_at__lte=now, ending_reason="")
+    return sum(_end_overdue(pk) for pk in list(runs.order_by("deadline_at").values_list("pk", flat=True)[:BATCH]))
+
+
+@transact
+def _end_overdue(run_id: UUID) -> bool:
+    run = try_lock_run(run_id)
+    now = clock.now()
+    if run is None or run.ended_at is not None or run.ending_reason or run.deadline_at > now:
+        return False
+    progress.begin_ending(run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now)
+    progress.conclude(run, now)
+    return True
+
+
+def confirm_ends(now: datetime) -> int:
+    """End runs that are ending and have become quiet (rule 10)."""
+    runs = WorkflowRun.objects.using(database()).filter(state="ENDING")
+    return sum(_confirm_end(pk) for pk in list(runs.order_by("changed_at").values_list("pk", flat=True)[:BATCH]))
+
+
+@transact
+def _confirm_end(run_id: UUID) -> bool:
+    run = try_lock_run(run_id)
+    if run is None or run.ended_at is not None or not run.ending_reason:
+        return False
+    progress.conclude(run, clock.now())
+    return run.ended_at is not None
+
+
+def _steps() -> QuerySet[StepRun]:
+    return StepRun.objects.using(database())
+
+
+def _each(rows: QuerySet[StepRun], act: Callable[[UUID], bool]) -> int:
+    """Act on each id of a batch, one transaction a row; a row that fails does not hold up the others."""
+    done = 0
+    for pk in list(rows.values_list("pk", flat=True)[:BATCH]):
+        try:
+            done += bool(act(pk))
+        except Exception:  # a bad row waits for the next sweep
+            logger.exception("step %s could not be swept", pk)
+    return done
+
+
+JOBS: dict[str, Callable[[datetime], int]] = {
+    "overdue leases": free_overdue,
+    "stale workers": free_stale_workers,
+    "due retries": wake_due,
+    "unsent steps": send_ready,
+    "lost messages": send_unclaimed,
+    "unsettled effects": look_at_unsettled,
+    "audits": audit_absent,
+    "expired requests": expire_requests,
+    "deadlines": end_overdue_runs,
+    "quiet ends": confirm_ends,
+}
+"""Name for people -> sweep."""

@@ -1,0 +1,10 @@
+"""Signals for outsiders, sent after commit; the engine itself never listens, and they are not durable.
+
+`run_event`   run_id: UUID, kind: str ("step.claimed"), data: dict, at: datetime, actor_name: str
+`alert`       run_id: UUID, text: str: something that a person must see (a contradiction, a late receipt)
+"""
+
+from django.dispatch import Signal
+
+run_event = Signal()
+alert = Signal()

@@ -1,0 +1,48 @@
+"""The Celery tasks: one a declared step, named `<workflow>.<step>`, and `durableflows.lookup`. Ids in, nothing out.
+
+`register` is called when the app is ready; workers know each step by name, so Flower, routing and time limits do too.
+"""
+
+from uuid import UUID
+
+from celery import shared_task
+from celery.app.task import Task
+
+from durableflows import lookups, runner
+from durableflows.core import registry
+from durableflows.dispatch import LOOKUP_TASK
+from durableflows.services import reconcile
+
+HARD_LIMIT_AFTER_SECONDS = 5.0
+
+
+def register() -> None:
+    """Make a task of each step of each known workflow; known ones are left alone."""
+    for definition in registry.definitions():
+        for step in definition.steps.values():
+            _register(definition.run_step_task_name(step.name), step.timeout_seconds)
+
+
+def _register(name: str, timeout_seconds: float) -> None:
+    def run(self: "Task[[str, str], None]", run_id: str, step_id: str) -> None:
+        runner.run_step(UUID(run_id), UUID(step_id), task_id=str(self.request.id or ""))
+
+    run.__doc__ = f"Make one attempt at a step of a run: {name}."
+    run.__name__ = name.replace(".", "_")
+    shared_task(
+        bind=True,
+        name=name,
+        ignore_result=True,
+        acks_late=False,
+        max_retries=0,
+        soft_time_limit=timeout_seconds,
+        time_limit=timeout_seconds + HARD_LIMIT_AFTER_SECONDS,
+    )(run)
+
+
+@shared_task(name=LOOKUP_TASK, ignore_result=True, acks_late=False, max_retries=0)
+def look_up(effect_id: str) -> None:
+    """Ask a provider whether an effect happened, then let its step go on."""
+    step_id = lookups.look_up(UUID(effect_id))
+    if step_id is not None:
+        reconcile.route(step_id)

@@ -1,0 +1,130 @@
+"""The engine's transactions: short, on one database, repeated when the database asks for it.
+
+Every writer of rows opens its transaction here. No outside call and no user code runs inside one (P11).
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from django.db import InterfaceError, OperationalError, connections, transaction
+
+from durableflows.conf import settings
+from durableflows.errors import ConcurrentChange, ReserveInTransaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("durableflows")
+
+REPEATS = 8
+LOCK_TIMEOUT_SECONDS = 5
+# deadlock, serialisation failure, lock not available
+_REPEATABLE = frozenset({"40P01", "40001", "55P03"})
+
+
+def database() -> str:
+    """Alias of the engine's database."""
+    return settings().DATABASE
+
+
+def atomic() -> AbstractContextManager[None]:
+    """A transaction that joins one that is open already."""
+    return transaction.atomic(using=database())
+
+
+def transact(function: Callable[P, T]) -> Callable[P, T]:
+    """Run the whole function in one transaction of its own, again when it lost a deadlock or a compare-and-swap.
+
+    Inside an open transaction it joins that one and is not repeated: the outermost owner decides.
+    """
+
+    @wraps(function)
+    def in_transaction(*args: P.args, **kwargs: P.kwargs) -> T:
+        if connections[database()].in_atomic_block:
+            with atomic():
+                return function(*args, **kwargs)
+        for turn in range(REPEATS):
+            try:
+                with atomic():
+                    _limit_lock_waits()
+                    return function(*args, **kwargs)
+            except (OperationalError, ConcurrentChange) as error:
+                if turn == REPEATS - 1 or not is_repeatable(error):
+                    raise
+                time.sleep(0.02 * 2**turn)
+        raise AssertionError("unreachable")
+
+    return in_transaction
+
+
+def transact_durably(function: Callable[P, T]) -> Callable[P, T]:
+    """As `transact`, and refused inside an open transaction: what it writes must survive whatever happens around it.
+
+    Django's TestCase wraps tests in transactions that Django itself marks; those are let through (P4).
+    """
+
+    repeated = transact(function)
+
+    @wraps(function)
+    def durably(*args: P.args, **kwargs: P.kwargs) -> T:
+        refuse_open_transaction()
+        return repeated(*args, **kwargs)
+
+    return durably
+
+
+def refuse_open_transaction() -> None:
+    """Raise ReserveInTransaction when a transaction is open on the engine's database, other than a test case's own."""
+    connection = connections[database()]
+    if not connection.in_atomic_block:
+        return
+    blocks = connection.atomic_blocks
+    if len(blocks) == 1 and getattr(blocks[0], "_from_testcase", False):
+        return
+    raise ReserveInTransaction(
+        "an effect was asked for inside an open database transaction: if it rolled back, nobody would know that the "
+        "effect happened. Leave the atomic() block first, or make the database writes a step of their own (atomic=True)"
+    )
+
+
+def patiently(function: Callable[P, T], *, give_up_after_seconds: float) -> Callable[P, T]:
+    """Try again while the database is away: what a provider answered must not be lost with a connection."""
+
+    @wraps(function)
+    def trying(*args: P.args, **kwargs: P.kwargs) -> T:
+        stop_at = time.monotonic() + give_up_after_seconds
+        pause = 0.1
+        while True:
+            try:
+                return function(*args, **kwargs)
+            except (OperationalError, InterfaceError):
+                if time.monotonic() + pause > stop_at or connections[database()].in_atomic_block:
+                    raise
+                logger.warning(
+                    "the database is away; what a provider answered is kept and written again", exc_info=True
+                )
+                connections[database()].close()
+                time.sleep(pause)
+                pause = min(pause * 2, 5.0)
+
+    return trying
+
+
+def is_repeatable(error: Exception) -> bool:
+    """Did the database or a compare-and-swap ask for the whole transaction again?"""
+    if isinstance(error, ConcurrentChange):
+        return True
+    cause = error.__cause__
+    code = getattr(cause, "pgcode", None) or getattr(cause, "sqlstate", None)
+    return code in _REPEATABLE or "database is locked" in str(error)
+
+
+def _limit_lock_waits() -> None:
+    connection = connections[database()]
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
