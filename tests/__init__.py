@@ -1,1 +1,1 @@
-"""The tests. A package, so that `python -m tests.services` and imports of `tests.support` never find another `tests`."""
+"""The tests: a package, so that `python -m tests.services` and `tests.support` never mean another `tests`."""

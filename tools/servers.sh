@@ -1,0 +1,26 @@
+#!/bin/sh
+# On Debian and Ubuntu as root (a container, a fresh CI machine): installs what the tests run against and is missing.
+# Anywhere else it changes nothing, and the tests say what to install. Servers named by environment are not installed.
+set -eu
+
+packages=
+if [ -z "${DATABASE_URL:-}" ] && ! command -v initdb >/dev/null && ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+    packages="$packages postgresql"
+fi
+if [ -z "${CELERY_BROKER_URL:-}" ] && ! command -v redis-server >/dev/null; then
+    packages="$packages redis-server"
+fi
+# A payment provider that others wrote runs on node; DURABLEFLOWS_SKIP_FOREIGN=1 does without.
+if [ "${DURABLEFLOWS_SKIP_FOREIGN:-}" != 1 ]; then
+    command -v node >/dev/null || packages="$packages nodejs"
+    command -v npm >/dev/null || packages="$packages npm"
+fi
+
+if [ -z "$packages" ] || [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+    exit 0
+fi
+echo "installing$packages"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086 # several words
+apt-get install -y -qq --no-install-recommends $packages >/dev/null
