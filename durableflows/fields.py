@@ -15,7 +15,7 @@ from durableflows.errors import InvalidState
 V = TypeVar("V", Money, Money | None)
 
 
-# A property, because Django takes the names of a model's properties in Model(...), create(...) and update_or_create(...).
+# A property, because Django takes a model's properties by name in Model(...), create(...) and update_or_create(...).
 class MoneyField(property, Generic[V]):
     """An amount of a model: `order.total -> Money`. Columns: `total_minor` and `total_currency`.
 

@@ -11,7 +11,7 @@ NON_BREAKING_SPACE = "\u00a0"
 
 @register.filter
 def money(value: object) -> str:
-    """Show Money as people read it: "$1,234.50"; nothing for None. Also its stored form, {"amount_minor", "currency"}."""
+    """Show Money as people read it: "$1,234.50"; nothing for None. Takes {"amount_minor", "currency"} as well."""
     if isinstance(value, Money):
         return value.display.replace(" ", NON_BREAKING_SPACE)
     if isinstance(value, dict) and value.keys() == {"amount_minor", "currency"}:

@@ -1,0 +1,96 @@
+"""The refund, from the request to the mail. Found by the engine when Django starts; runs in Celery workers."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+from customer_ops import policies
+from customer_ops.effects import refund_payment, send_mail
+from customer_ops.models import RefundRequest
+from durableflows import (
+    Budget,
+    Escalate,
+    InvalidState,
+    Money,
+    Retry,
+    Run,
+    StepRef,
+    Workflow,
+    WorkflowState,
+    approval,
+    step,
+)
+
+
+class RefundState(WorkflowState):
+    """What a refund remembers between its steps."""
+
+    request_id: int
+    charge_id: str
+    amount: Money
+    refund_id: str | None = None
+
+
+class Refund(Workflow[RefundState]):
+    """Return a customer's money, with a manager's sign-off above the limit."""
+
+    name, version = "refund", 1
+    deadline = timedelta(days=14)
+    budget = Budget(tool_calls=20, model_calls=10, cost_usd=Decimal("2.00"), iterations=50)
+
+    @step(start=True, to=("sign_off", "pay"))
+    def assess(self, run: Run[RefundState]) -> StepRef:
+        return self.sign_off if policies.needs_sign_off(_request(run)) else self.pay
+
+    sign_off = approval(
+        title="Refund {amount} for order {order}",
+        shows=policies.refund_facts,
+        permission="customer_ops.approve_refund",
+        exclude_requester=True,
+        quorum=1,
+        expires=timedelta(days=3),
+        on_expiry=Escalate("customer_ops.approve_any_refund", then="deny"),
+        approved="pay",
+        rejected="turn_down",
+    )
+
+    @step(
+        to="settle",
+        effects=(refund_payment,),
+        recheck=policies.still_refundable,
+        on_refused="give_up",
+        on_failure="give_up",
+        retry=Retry(attempts=6, base_seconds=2, cap_seconds=300, within=timedelta(hours=20)),
+    )
+    def pay(self, run: Run[RefundState]) -> None:
+        receipt = run.effect(refund_payment, charge_id=run.state.charge_id, amount=run.state.amount)
+        run.state.refund_id = receipt.id
+
+    # Atomic steps: the row and the checkpoint are committed together, so each happens exactly once.
+
+    @step(to="tell_customer", atomic=True)
+    def settle(self, run: Run[RefundState]) -> None:
+        if run.state.refund_id is None:
+            raise InvalidState("settle is reached without a refund")
+        _request(run).mark_refunded(run.state.refund_id)
+
+    @step(to="tell_customer", atomic=True)
+    def turn_down(self, run: Run[RefundState]) -> None:
+        decision = run.decision(self.sign_off)
+        who = f"by {decision.actor_name}" if decision.actor_name else "because nobody answered in time"
+        _request(run).mark_rejected(f"rejected {who}{f': {decision.comment}' if decision.comment else ''}")
+
+    @step(to="tell_customer", atomic=True)
+    def give_up(self, run: Run[RefundState]) -> None:
+        request = _request(run)
+        if request.is_pending:  # a recheck also refuses what has ended otherwise meanwhile
+            request.mark_failed("the refund could not be paid; its history says why")
+
+    @step(end=True, effects=(send_mail,))
+    def tell_customer(self, run: Run[RefundState]) -> None:
+        request = _request(run)
+        run.effect(send_mail, template=request.state.lower(), request_id=request.pk)
+
+
+def _request(run: Run[RefundState]) -> RefundRequest:
+    requests = RefundRequest.objects.select_related("charge__order__customer")
+    return requests.get(pk=run.state.request_id)
