@@ -1,0 +1,131 @@
+"""The order of durableflows: a module may import only modules that stand before it. Data for test_layers.py.
+
+Read it downwards to understand the engine from values to pages. A new file gets a line here, below all that it imports
+and above all that imports it; where no place fits, the file does two things.
+"""
+
+# Values and decisions: standard library and pydantic, neither Django nor a row. Everything else may use them.
+PURE = (
+    "errors",
+    "core",
+    "core.wording",
+    "core.secrecy",
+    "core.payload",
+    "core.keys",
+    "core.currencies",
+    "core.money",
+    "core.shape",
+    "core.state",
+    "core.states",
+    "core.directives",
+    "core.effects",
+    "core.arguments",
+    "core.definition",
+    "core.run",
+    "core.fingerprint",
+    "core.registry",
+    "core.check",
+    "core.declare",
+    "core.outcomes",
+    "core.fold",
+    "core.reconcile",
+    "core.backoff",
+    "core.budget",
+    "core.classify",
+    "core.plan",
+    "core.decide",
+    "",  # durableflows/__init__.py: what workflows are declared with
+)
+
+# What the project and the process say: settings, time, places where we can die.
+SURROUNDINGS = ("conf", "signals", "boundaries", "clock", "wall_time", "fields")
+
+ROWS = (
+    "models.fields",
+    "models.run",
+    "models.step",
+    "models.effect",
+    "models.approval",
+    "models.signal",
+    "models.artifact",
+    "models.event",
+    "models.worker",
+    "models.breaker",
+    "models",
+    "models.locks",
+)
+
+# One writer each: a table, or the broker, is written by one of these alone.
+WRITERS = ("transactions", "leases", "integrity", "selectors", "journal", "notes", "dispatch", "ledger")
+
+# The funnel: nothing else moves a run, a step or an approval.
+FUNNEL = ("progress",)
+
+# One attempt of a step, and asking a provider what became of an effect.
+WORK = ("claims", "context", "runner", "lookups")
+
+# One function, one verb, one transaction.
+VERBS = (
+    "services",
+    "services.runs",
+    "services.approvals",
+    "services.reconcile",
+    "services.cancel",
+    "services.sweeps",
+)
+
+# What people and programs ask the engine.
+DOORS = ("explain", "doctor", "api")
+
+# Celery, Django's admin, pages, commands, and what users' tests are written with.
+EDGES = (
+    "forms",
+    "tasks",
+    "templatetags",
+    "templatetags.durableflows",
+    "views",
+    "views.inbox",
+    "views.console",
+    "urls",
+    "admin",
+    "ticker",
+    "celery",
+    "checks",
+    "apps",
+    "testing",
+    "management",
+    "management.commands",
+    "management.commands.durableflows",
+)
+
+LAYERS = {
+    "PURE": PURE,
+    "SURROUNDINGS": SURROUNDINGS,
+    "ROWS": ROWS,
+    "WRITERS": WRITERS,
+    "FUNNEL": FUNNEL,
+    "WORK": WORK,
+    "VERBS": VERBS,
+    "DOORS": DOORS,
+    "EDGES": EDGES,
+}
+
+# The broker is reached through these; everything else must work, and be tested, without Celery.
+MAY_IMPORT_CELERY = ("dispatch", *EDGES)
+
+# The engine knows no provider and no transport; the broker's client belongs to Celery.
+NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "sentry_sdk", "flower")
+
+# The doors of durableflows that a project may use.
+PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "testing")
+
+# Of `stripe` only its client, which is told the key and not to retry; `stripe.Charge.create` does both by itself.
+STRIPE_ALLOWED = (
+    "HTTPClient",
+    "ListObject",
+    "RequestsClient",
+    "StripeClient",
+    "StripeObject",
+    "enable_telemetry",
+    "params",
+)
