@@ -1,0 +1,131 @@
+"""The one line a project adds to its Celery app: `durableflows.celery.install(app)`.
+
+It adds a bootstep that keeps a ticker beside each worker, and hands dead pool children's task ids to it. It never
+overrides a setting of the host; `checks` names what differs from what is advised.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+from typing import Any
+
+from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
+from celery import Celery, bootsteps, signals
+from celery.platforms import set_process_title
+from django.db import connections
+
+from durableflows import leases, ticker
+from durableflows.conf import settings
+
+logger = logging.getLogger("durableflows.celery")
+
+KEEP_SECONDS = 2.0
+
+
+def install(app: Celery) -> None:
+    """Make a Celery app's workers durable: ticker, lost children. Safe to call twice."""
+    app.steps["worker"].add(TickerStep)
+    signals.worker_init.connect(_begin_worker, dispatch_uid="durableflows.begin_worker", weak=False)
+    signals.worker_process_init.connect(_begin_child, dispatch_uid="durableflows.begin_child", weak=False)
+    signals.task_failure.connect(_report_lost, dispatch_uid="durableflows.report_lost", weak=False)
+
+
+class _Pipe:
+    """From the worker's parent to its ticker. Children close their copy: the ticker reads the end of the file."""
+
+    reader: int | None = None
+    writer: int | None = None
+
+    @classmethod
+    def open(cls) -> None:
+        cls.reader, cls.writer = os.pipe()
+        os.set_blocking(cls.writer, False)
+
+    @classmethod
+    def close_writer(cls) -> None:
+        if cls.writer is not None:
+            with contextlib.suppress(OSError):
+                os.close(cls.writer)
+            cls.writer = None
+
+
+def _begin_worker(sender: Any = None, **_: Any) -> None:
+    leases.begin_worker(str(getattr(sender, "hostname", sender)))
+
+
+def _begin_child(**_: Any) -> None:
+    _Pipe.close_writer()
+
+
+def _report_lost(task_id: str = "", exception: BaseException | None = None, **_: Any) -> None:
+    """In the worker's parent: a pool child is dead. Only its task's id goes to the ticker, which looks at the rows."""
+    if _Pipe.writer is not None and isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
+        # A full pipe is no loss: the heartbeat and `must_end_by` find the lease too.
+        with contextlib.suppress(OSError):
+            os.write(_Pipe.writer, f"{task_id}\n".encode())
+
+
+class TickerStep(bootsteps.StartStopStep):
+    """Starts the ticker after the pool and starts it again when it dies. Never stops it: it ends after its parent.
+
+    Celery calls `stop` before the pool drains; a ticker that stopped then would let leases of steps under way lapse.
+    """
+
+    requires = {"celery.worker.components:Pool", "celery.worker.components:Timer"}
+
+    def __init__(self, parent: Any, **kwargs: Any) -> None:
+        self.pid = 0
+        super().__init__(parent, **kwargs)
+
+    def start(self, parent: Any) -> None:
+        """Fork the ticker, and look after it."""
+        if not settings().TICKER:
+            return
+        place = ticker.Place(leases.boot_id(), leases.worker_name(), os.getpid(), _queues(parent))
+        _Pipe.open()
+        self._fork(place)
+        parent.timer.call_repeatedly(KEEP_SECONDS, self._keep, args=(place,))
+
+    def stop(self, parent: Any) -> None:
+        """Leave the ticker: the pool has yet to drain."""
+
+    terminate = stop
+
+    def _fork(self, place: ticker.Place) -> None:
+        connections.close_all()  # a connection must not be shared across the fork
+        self.pid = os.fork()
+        if self.pid == 0:
+            _be_ticker(place)
+
+    def _keep(self, place: ticker.Place) -> None:
+        with contextlib.suppress(ChildProcessError):
+            gone, status = os.waitpid(self.pid, os.WNOHANG)
+            if gone == 0:
+                return
+            logger.error("the ticker ended with status %s and is started again", status)
+        self._fork(place)
+
+
+def _be_ticker(place: ticker.Place) -> None:
+    """The child's life. TERM and INT are the parent's business; nothing of the parent's is cleaned up here."""
+    status = 1
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGALRM):
+            signal.signal(number, signal.SIG_DFL)
+        _Pipe.close_writer()
+        set_process_title("celery", info=f"durableflows ticker of {place.name}")
+        ticker.run(place, _Pipe.reader)
+        status = 0
+    except BaseException:
+        logger.exception("the ticker failed")
+    finally:
+        os._exit(status)
+
+
+def _queues(worker: Any) -> tuple[str, ...]:
+    with contextlib.suppress(AttributeError):
+        return tuple(sorted(worker.app.amqp.queues.consume_from))
+    return ()

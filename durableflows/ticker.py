@@ -1,0 +1,213 @@
+"""The ticker: heartbeat and sweeps of one worker, in a process that outlives it.
+
+A bootstep (`celery.py`) forks it from the worker's parent; `manage.py durableflows ticker` runs one alone. It runs
+SQL and publishes, nothing else. It stops last: a draining worker keeps its leases, and when the parent is gone it
+frees what the parent's children held, once they are seen dead (design, section 4; protocol, rule 14).
+"""
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+
+from durableflows import clock
+from durableflows.conf import settings
+from durableflows.core import registry
+from durableflows.core.keys import new_token
+from durableflows.core.states import StepState
+from durableflows.models import StepAttempt, StepRun, Worker
+from durableflows.services import sweeps
+from durableflows.transactions import database
+
+logger = logging.getLogger("durableflows.ticker")
+
+ORPHANS_DIE_WITHIN_SECONDS = 5.0
+REPORTS_KEPT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which worker a ticker speaks for. `parent`: the worker's pid, 0 for a ticker on its own."""
+
+    boot_id: UUID
+    name: str
+    parent: int
+    queues: tuple[str, ...]
+
+
+class Pulse:
+    """Whether this ticker has run without a gap long enough to call others dead.
+
+    After a pause of our own (a stopped machine, a database that was away) everybody's heartbeat is old, and nobody
+    is dead for that reason.
+    """
+
+    def __init__(self) -> None:
+        self._since = self._last = time.monotonic()
+
+    def beat(self) -> None:
+        """Note a heartbeat that reached the database."""
+        moment = time.monotonic()
+        if moment - self._last > max(3 * settings().HEARTBEAT_SECONDS, 5.0):
+            self._since = moment
+        self._last = moment
+
+    def is_steady(self) -> bool:
+        """Has there been no gap for STALE_SECONDS?"""
+        moment = time.monotonic()
+        fresh = moment - self._last <= max(3 * settings().HEARTBEAT_SECONDS, 5.0)
+        return fresh and moment - self._since >= settings().STALE_SECONDS
+
+
+class Reports:
+    """Celery task ids whose pool child is dead, as the worker's parent reports them through a pipe."""
+
+    def __init__(self, reader: int | None) -> None:
+        self._reader, self._rest = reader, b""
+        self._known: dict[str, float] = {}
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a report, at most this long."""
+        if self._reader is None:
+            time.sleep(seconds)
+            return
+        ready, _, _ = select.select([self._reader], [], [], seconds)
+        if not ready:
+            return
+        data = os.read(self._reader, 65536)
+        if not data:  # every writer is gone; the parent's end is noticed by its pid
+            self._reader = None
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._known[line.decode("ascii", "replace")] = time.monotonic()
+
+    def free(self) -> None:
+        """Free the steps of reported tasks. Kept for a while: the dead child's transaction may still hold its rows."""
+        oldest = time.monotonic() - REPORTS_KEPT_SECONDS
+        self._known = {task: seen for task, seen in self._known.items() if seen > oldest}
+        if self._known:
+            sweeps.free_lost_tasks(self._known)
+
+
+def run(place: Place, reader: int | None) -> None:
+    """Tick until the parent is gone (or for ever, alone). Never raises: what fails is tried again."""
+    pulse, stop = Pulse(), threading.Event()
+    beats = threading.Thread(target=_beat_for_ever, args=(place, pulse, stop), name="heartbeat", daemon=True)
+    beats.start()
+    reports = Reports(reader)
+    while not _is_orphan(place):
+        with _surviving():
+            reports.free()
+            sweeps.sweep(may_free_stale=pulse.is_steady())
+            Worker.objects.using(database()).filter(boot_id=place.boot_id).update(swept_at=clock.now())
+        reports.wait(settings().SWEEP_SECONDS)
+    stop.set()
+    _bury(place)
+
+
+def run_forever() -> None:
+    """Be a ticker of one's own, beside workers that have none. Ends on TERM or Ctrl-C."""
+    name = f"ticker@{socket.gethostname()}:{os.getpid()}"
+    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    place = Place(new_token(), name, 0, ())
+    with contextlib.suppress(KeyboardInterrupt):
+        run(place, None)
+    with _surviving():
+        Worker.objects.using(database()).filter(boot_id=place.boot_id).update(stopped_at=clock.now())
+
+
+def register(place: Place) -> None:
+    """Write the worker's row, or its heartbeat."""
+    moment = clock.now()
+    rows = Worker.objects.using(database()).filter(boot_id=place.boot_id)
+    if rows.update(heartbeat_at=moment, stopped_at=None):
+        return
+    Worker.objects.using(database()).get_or_create(
+        boot_id=place.boot_id,
+        defaults={
+            "name": place.name,
+            "host": socket.gethostname(),
+            "pid": place.parent or os.getpid(),
+            "queues": list(place.queues),
+            "knows": [list(pair) for pair in registry.known()],
+            "started_at": moment,
+            "heartbeat_at": moment,
+        },
+    )
+
+
+def _beat_for_ever(place: Place, pulse: Pulse, stop: threading.Event) -> None:
+    """A loop of its own: a long sweep must not make a living worker look dead."""
+    while not stop.is_set():
+        with _surviving():
+            register(place)
+            pulse.beat()
+        stop.wait(settings().HEARTBEAT_SECONDS)
+
+
+class _surviving(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
+    """Log what fails, drop broken connections, and go on."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        if error is None:
+            return False
+        if not isinstance(error, Exception):
+            return False
+        if isinstance(error, DatabaseError | InterfaceError):
+            logger.warning("the database is away: %s", str(error).strip())
+            connections[database()].close()
+        else:
+            logger.exception("a tick failed; it is tried again")
+        close_old_connections()
+        return True
+
+
+def _is_orphan(place: Place) -> bool:
+    return place.parent != 0 and os.getppid() != place.parent
+
+
+def _bury(place: Place) -> None:
+    """End the dead worker's children and free their leases; what cannot be seen dead waits for the stale heartbeat."""
+    stop_at = time.monotonic() + ORPHANS_DIE_WITHIN_SECONDS
+    while True:
+        with _surviving():
+            left = [pid for pid in _pids(place.boot_id) if _is_celery(pid)]
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                sweeps.free_worker(place.boot_id)
+                if not StepRun.objects.using(database()).filter(lease_worker=place.boot_id).exists():
+                    Worker.objects.using(database()).filter(boot_id=place.boot_id).update(stopped_at=clock.now())
+                    return
+        if time.monotonic() > stop_at:
+            return
+        time.sleep(0.1)
+
+
+def _pids(boot_id: UUID) -> list[int]:
+    """Pool children that hold leases of this worker, by the pid that their claim wrote down."""
+    attempts = StepAttempt.objects.using(database()).filter(
+        step__state=StepState.RUNNING, step__lease_worker=boot_id, ended_at__isnull=True
+    )
+    return [pid for pid in attempts.values_list("pid", flat=True) if pid]
+
+
+def _is_celery(pid: int) -> bool:
+    """Is the process there, and a Celery one? A pid that was given to another program is left alone."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        status = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return b"celery" in command and status != "Z"
