@@ -33,6 +33,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "customer_ops.security.ContentSecurityPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -58,7 +59,9 @@ TEMPLATES = [
 
 ROOT_URLCONF = "customer_ops.urls"
 STATIC_URL = "static/"
-LOGIN_URL = "admin:login"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "orders"
+LOGOUT_REDIRECT_URL = "login"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # An absent address is Django's dummy backend, which refuses each query.
@@ -77,7 +80,15 @@ STORAGES = {
 # Nobody listens there: a test that pays says which sandbox it means.
 PAYMENTS_URL = os.environ.get("PAYMENTS_URL", "http://127.0.0.1:9")
 PAYMENTS_KEY = os.environ.get("PAYMENTS_KEY", "sk_test_local")
+PAYMENTS_TIMEOUT_SECONDS = float(os.environ.get("PAYMENTS_TIMEOUT_SECONDS", "10"))
+PAYMENTS_SETTLE_SECONDS = float(os.environ.get("PAYMENTS_SETTLE_SECONDS", "30"))
 CUSTOMER_OPS_DATA = DATA
+DEFAULT_FROM_EMAIL = "Customer support <support@localhost>"
+
+REFUND_LIMITS_MINOR = {"USD": 50_000}
+REFUND_LIMIT_CURRENCY = "USD"
+REFUND_RATES: dict[str, str] = {}
+REFUND_WINDOW_SECONDS = 86_400
 
 # Celery, as customer_ops.settings sets it: early acknowledgement, no results, no retry but the engine's.
 CELERY = read_broker_url(os.environ.get("CELERY_BROKER_URL", "") or "memory://", folder=DATA / "broker")
@@ -88,7 +99,10 @@ CELERY_WORKER_DISABLE_PREFETCH = CELERY.get("worker_disable_prefetch", False)
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_ACKS_LATE = False
 CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_PUBLISH_RETRY = False
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_ENABLE_UTC = True
 CELERY_TIMEZONE = "UTC"
+
+DURABLEFLOWS: dict[str, object] = {}
