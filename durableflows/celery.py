@@ -15,8 +15,9 @@ from celery import Celery, bootsteps, signals
 from celery.platforms import set_process_title
 from django.db import connections
 
-from durableflows import leases, ticker
+from durableflows import leases
 from durableflows.conf import settings
+from durableflows.leases import Place
 
 logger = logging.getLogger("durableflows.celery")
 
@@ -82,7 +83,7 @@ class TickerStep(bootsteps.StartStopStep):
         """Fork the ticker, and look after it."""
         if not settings().TICKER:
             return
-        place = ticker.Place(leases.boot_id(), leases.worker_name(), os.getpid(), _queues(parent))
+        place = Place(leases.boot_id(), leases.worker_name(), os.getpid(), _queues(parent))
         _Pipe.open()
         self._fork(place)
         parent.timer.call_repeatedly(KEEP_SECONDS, self._keep, args=(place,))
@@ -92,13 +93,13 @@ class TickerStep(bootsteps.StartStopStep):
 
     terminate = stop
 
-    def _fork(self, place: ticker.Place) -> None:
+    def _fork(self, place: Place) -> None:
         connections.close_all()  # a connection must not be shared across the fork
         self.pid = os.fork()
         if self.pid == 0:
             _be_ticker(place)
 
-    def _keep(self, place: ticker.Place) -> None:
+    def _keep(self, place: Place) -> None:
         with contextlib.suppress(ChildProcessError):
             gone, status = os.waitpid(self.pid, os.WNOHANG)
             if gone == 0:
@@ -107,8 +108,10 @@ class TickerStep(bootsteps.StartStopStep):
         self._fork(place)
 
 
-def _be_ticker(place: ticker.Place) -> None:
+def _be_ticker(place: Place) -> None:
     """The child's life. TERM and INT are the parent's business; nothing of the parent's is cleaned up here."""
+    from durableflows import ticker  # models: this module is imported before Django's apps are ready
+
     status = 1
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):

@@ -42,26 +42,36 @@ class Claim:
     had_sends: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which worker a ticker speaks for. `parent`: the worker's pid, 0 for a ticker on its own."""
+
+    boot_id: UUID
+    name: str
+    parent: int
+    queues: tuple[str, ...]
+
+
 @dataclass(slots=True)
-class _Place:
+class _Here:
     boot_id: UUID
     name: str
 
 
-_place = _Place(new_token(), f"{socket.gethostname()}:{os.getpid()}")
+_here = _Here(new_token(), f"{socket.gethostname()}:{os.getpid()}")
 
 
 def boot_id() -> UUID:
     """The id of this worker's start; forked children share it with their parent."""
-    return _place.boot_id
+    return _here.boot_id
 
 
 def worker_name() -> str:
     """The worker's name, for people."""
-    return _place.name
+    return _here.name
 
 
 def begin_worker(name: str) -> UUID:
     """Give this process a new boot id before it forks its children."""
-    _place.boot_id, _place.name = new_token(), name
-    return _place.boot_id
+    _here.boot_id, _here.name = new_token(), name
+    return _here.boot_id

@@ -13,7 +13,6 @@ import signal
 import socket
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -24,6 +23,7 @@ from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.keys import new_token
 from durableflows.core.states import StepState
+from durableflows.leases import Place
 from durableflows.models import StepAttempt, StepRun, Worker
 from durableflows.services import sweeps
 from durableflows.transactions import database
@@ -32,16 +32,6 @@ logger = logging.getLogger("durableflows.ticker")
 
 ORPHANS_DIE_WITHIN_SECONDS = 5.0
 REPORTS_KEPT_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which worker a ticker speaks for. `parent`: the worker's pid, 0 for a ticker on its own."""
-
-    boot_id: UUID
-    name: str
-    parent: int
-    queues: tuple[str, ...]
 
 
 class Pulse:
@@ -167,7 +157,7 @@ class _surviving(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads
             logger.warning("the database is away: %s", str(error).strip())
             connections[database()].close()
         else:
-            logger.exception("a tick failed; it is tried again")
+            logger.error("a tick failed; it is tried again", exc_info=error)
         close_old_connections()
         return True
 
