@@ -168,7 +168,7 @@ def _running(command: Sequence[str | Path], *, folder: Path, ready: Callable[[],
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509  # no thread runs here
+            preexec_fn=_end_by_sigquit_with_parent,  # noqa: PLW1509 - no thread runs here
             **_identity(),
         )
     try:
@@ -187,9 +187,18 @@ def _wait(process: subprocess.Popen[bytes], *, name: str, log: Path, ready: Call
         time.sleep(0.02)
 
 
-def _end_with_parent() -> None:
-    """Linux: the server ends even when this process is killed without a word (PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
+def _end_by_sigquit_with_parent() -> None:
+    _end_with_parent(signal.SIGQUIT)  # PostgreSQL's immediate stop
+
+
+def _end_by_sigterm_with_parent() -> None:
+    _end_with_parent(signal.SIGTERM)
+
+
+def _end_with_parent(number: int) -> None:
+    """Linux: whoever we started ends even when we are killed without a word (1 is PR_SET_PDEATHSIG)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, number)
 
 
 class _Command:
@@ -206,7 +215,11 @@ class _Command:
         """Run it to its end; its exit code, or 128 + the signal that ended it."""
         self._is_starting = True
         try:
-            self._process = subprocess.Popen(command, env=environment)
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                preexec_fn=_end_by_sigterm_with_parent,  # noqa: PLW1509 - no thread runs here
+            )
         except OSError as error:
             print(f"cannot run {command[0]}: {error.strerror}", file=sys.stderr)
             return 127
