@@ -1,4 +1,7 @@
-"""The Django app of the domain. `ready` makes the Celery app known, so that web processes publish through it."""
+"""The Django app of the domain.
+
+`ready` makes the Celery app known, so that web processes publish through it, and listens for the ends of runs.
+"""
 
 from django.apps import AppConfig
 
@@ -11,4 +14,7 @@ class CustomerOpsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from customer_ops import celery  # noqa: F401
+        from customer_ops import celery, endings  # noqa: F401
+        from durableflows.signals import run_event
+
+        run_event.connect(endings.on_run_event, dispatch_uid="customer_ops.endings")

@@ -3,7 +3,7 @@
 from durableflows import DurableflowsError, Money
 
 
-class RefundRefused(DurableflowsError):  # noqa: N818
+class RefundRefused(DurableflowsError):
     """A refund cannot be asked for as it was. Nothing was stored."""
 
     code = "refund_refused"
@@ -31,7 +31,7 @@ class FormAlreadySent(RefundRefused):
     code = "form_already_sent"
 
 
-class RequestEnded(DurableflowsError):  # noqa: N818
+class RequestEnded(DurableflowsError):
     """The refund request has ended otherwise. Nothing changed."""
 
     code = "request_ended"

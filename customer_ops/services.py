@@ -5,10 +5,11 @@ import uuid
 from django.contrib.auth.models import AbstractBaseUser, User
 from django.db import IntegrityError, transaction
 
-from customer_ops import selectors
+from customer_ops import endings, selectors
 from customer_ops.errors import FormAlreadySent, MoreThanLeft, RefundRefused, WrongAmount
 from customer_ops.models import Charge, RefundRequest
-from durableflows import Money, api
+from durableflows import Money, NotFoundError, api
+from durableflows.explain import Explanation
 
 LONGEST_REASON = 500
 
@@ -28,11 +29,22 @@ def request_refund(charge_id: int, amount: Money, reason: str, *, by: User, form
     first = RefundRequest.objects.filter(form_token=form_token).first()
     if first is not None:
         return _repeat(first, charge, amount, by=by)
+    endings.close_ended(charge)
     left = selectors.balance(charge).left
     if amount > left:
         raise MoreThanLeft(amount, left=left)
     request = _insert(charge, amount, reason, by=by, form_token=form_token)
     return _start(request, by=by)
+
+
+def explain_refund(request: RefundRequest, *, by: User) -> Explanation | None:
+    """Say how far a refund is, in words; None for somebody who may not see its run."""
+    if request.run_id is None:
+        return None
+    try:
+        return api.explain(request.run_id, by=by)
+    except NotFoundError:
+        return None
 
 
 def _refuse_bad_input(charge: Charge, amount: Money, reason: str) -> None:

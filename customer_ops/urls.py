@@ -4,7 +4,13 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
+from customer_ops import views
+
 urlpatterns = [
+    path("", views.OrderList.as_view(), name="orders"),
+    # path: whatever a shop puts into its order numbers, the list can link to it.
+    path("orders/<path:number>/refund/", views.RequestRefund.as_view(), name="request-refund"),
+    path("orders/<path:number>/", views.OrderPage.as_view(), name="order"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),

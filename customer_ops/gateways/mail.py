@@ -102,8 +102,7 @@ def _answer(error: Exception) -> tuple[int, str]:
         code, answer = error.smtp_code, error.smtp_error
     else:
         return 0, ""
-    text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
-    return code, text[:LONGEST_TEXT]
+    return code, answer.decode(errors="replace")[:LONGEST_TEXT]
 
 
 def has_text_left(connection: BaseEmailBackend) -> bool:
