@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
 
+from durableflows.core import registry
 from durableflows.core.states import ApprovalState
 from durableflows.errors import NotFoundError
-from durableflows.models import ApprovalRequest, WorkflowRun
+from durableflows.models import ApprovalDecision, ApprovalRequest, WorkflowRun
 from durableflows.transactions import database
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-
-    Person = AbstractBaseUser | AnonymousUser | Any
+Person: TypeAlias = Any
+"""The project's user, logged in or not: any model with `pk`, `is_active` and `has_perm`."""
 
 OPERATE = "durableflows.operate_run"
 VIEW = "durableflows.view_workflowrun"
 ANSWER = "durableflows.answer_approval"
+VIEW_REQUESTS = "durableflows.view_approvalrequest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def last_decision(run_id: UUID, step_name: str) -> DecisionView:
     )
 
 
-def runs_for(person: "Person | None") -> QuerySet[WorkflowRun]:
+def runs_for(person: Person | None) -> QuerySet[WorkflowRun]:
     """The runs a person may see: all with the right to view or operate, else the own ones. None: trusted code."""
     runs = WorkflowRun.objects.using(database())
     if person is None or person.has_perm(OPERATE) or person.has_perm(VIEW):
@@ -55,7 +55,7 @@ def runs_for(person: "Person | None") -> QuerySet[WorkflowRun]:
     return runs.filter(owner_id=person.pk) if person.pk else runs.none()
 
 
-def run_for(run_id: UUID | str, person: "Person | None") -> WorkflowRun:
+def run_for(run_id: UUID | str, person: Person | None) -> WorkflowRun:
     """One run that the person may see. Raises NotFoundError, also when it exists and is somebody else's (S2.25)."""
     try:
         wanted = run_id if isinstance(run_id, UUID) else UUID(str(run_id))
@@ -75,18 +75,51 @@ def runs_of(subject: Model) -> QuerySet[WorkflowRun]:
     return WorkflowRun.objects.using(database()).filter(subject_type=kind, subject_id=str(subject.pk))
 
 
-def may_answer(request: ApprovalRequest, person: "Person") -> bool:
+def may_answer(request: ApprovalRequest, person: Person) -> bool:
     """Has the person the right, and is not excluded as the requester? Superusers are excluded too (R27)."""
+    return not refusal(request, person)
+
+
+def refusal(request: ApprovalRequest, person: Person) -> str:
+    """Say why the person may not answer; '' when nothing about the person is in the way."""
+    if request.exclude_requester and request.requester_id is not None and request.requester_id == person.pk:
+        return "you asked for this yourself: somebody else must decide"
     if not getattr(person, "is_active", False) or not person.has_perm(request.permission):
-        return False
-    return not (request.exclude_requester and request.requester_id is not None and request.requester_id == person.pk)
+        return f"{person} may not answer this: the permission {request.permission} is needed"
+    return ""
 
 
-def requests_for(person: "Person") -> QuerySet[ApprovalRequest]:
-    """The requests a person may see: those asked of a right the person has, and all with the right to operate."""
+def requests_for(person: Person) -> QuerySet[ApprovalRequest]:
+    """The requests a person may see: asked of a right the person has, the own ones, those answered; with the right
+    to view or operate all. Closed ones too: who comes second must be told who decided (R22).
+    """
     requests = ApprovalRequest.objects.using(database()).select_related("run")
-    if person.has_perm(OPERATE) or person.has_perm("durableflows.view_approvalrequest"):
+    if person.pk is None:
+        return requests.none()
+    if person.has_perm(OPERATE) or person.has_perm(VIEW_REQUESTS):
         return requests
-    asked = requests.filter(state=ApprovalState.OPEN).values_list("permission", flat=True).distinct()
-    held = [permission for permission in asked if person.has_perm(permission)]
-    return requests.filter(Q(permission__in=held) | Q(decisions__actor_id=person.pk)).distinct()
+    answered = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk).values("request_id")
+    return requests.filter(Q(permission__in=_held_permissions(person)) | Q(requester_id=person.pk) | Q(pk__in=answered))
+
+
+def waiting_for(person: Person, *, now: datetime) -> QuerySet[ApprovalRequest]:
+    """The open requests that the person may answer at this time, and has not answered yet."""
+    requests = ApprovalRequest.objects.using(database()).select_related("run")
+    if person.pk is None:
+        return requests.none()
+    votes = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk, voided_at__isnull=True)
+    open_ones = requests.filter(state=ApprovalState.OPEN, expires_at__gt=now, permission__in=_held_permissions(person))
+    own = Q(exclude_requester=True, requester_id=person.pk)
+    return open_ones.exclude(own).exclude(pk__in=votes.values("request_id"))
+
+
+def _held_permissions(person: Person) -> list[str]:
+    """Which of the permissions that requests ask for the person has: those declared, and those of open requests.
+
+    Open requests may be of a release that this process does not have; closed ones are too many to look through.
+    """
+    specs = [step.approval for one in registry.definitions() for step in one.steps.values() if step.approval]
+    declared = {name for spec in specs for name in (spec.permission, *(rung.permission for rung in spec.ladder()))}
+    open_ones = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN)
+    asked = open_ones.order_by().values_list("permission", flat=True).distinct()
+    return sorted(name for name in {*declared, *asked} if person.has_perm(name))

@@ -23,7 +23,7 @@ from durableflows.leases import Claim, Lease
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_request, lock_run, lock_step, try_lock_run
 from durableflows.runner import question_of
-from durableflows.selectors import may_answer, requests_for
+from durableflows.selectors import refusal, requests_for
 from durableflows.transactions import database, transact
 
 COMMENT_LIMIT = 4000
@@ -57,7 +57,7 @@ def answer(request_id: UUID | str, given: Answer) -> ApprovalRequest:
     request = request_for(request_id, given.by)
     _check_person(request, given.by)
     now_true = facts_now(request) if request.state == ApprovalState.OPEN else None
-    outcome = _answer(request.run_id, request.step_id, request.pk, given, now_true)
+    outcome = _answer(request.run_id, request.step_id, request.pk, given, now_true, request.permission)
     cross(Boundary.ANSWER_AFTER_COMMIT)
     if isinstance(outcome, FactsChanged):
         raise outcome
@@ -77,11 +77,9 @@ def request_for(request_id: UUID | str, person: Any) -> ApprovalRequest:
 
 
 def _check_person(request: ApprovalRequest, person: Any) -> None:
-    if may_answer(request, person):
-        return
-    if request.exclude_requester and request.requester_id == person.pk:
-        raise NotAllowed("you asked for this yourself: somebody else must decide")
-    raise NotAllowed(f"{person} may not answer this: the permission {request.permission} is needed")
+    reason = refusal(request, person)
+    if reason:
+        raise NotAllowed(reason)
 
 
 def facts_now(request: ApprovalRequest) -> Question:
@@ -126,13 +124,15 @@ def _view(run: WorkflowRun, step: StepRun) -> Claim:
 
 @transact
 def _answer(
-    run_id: UUID, step_id: UUID, request_id: UUID, given: Answer, now_true: Question | None
+    run_id: UUID, step_id: UUID, request_id: UUID, given: Answer, now_true: Question | None, checked: str
 ) -> ApprovalRequest | FactsChanged:
     run, step, request = lock_run(run_id), lock_step(step_id), lock_request(request_id)
     now = clock.now()
     if _is_repeat(request, given):
         return request
     _check_open(run, request, now)
+    if request.permission != checked:  # escalated between the check of rights and the lock
+        raise TooLate(f"this request has just been handed on to people with {request.permission}: open it again")
     assert now_true is not None
     changed = _changed(run, step, request, given, now_true, now)
     if changed is not None:
@@ -180,7 +180,7 @@ def _changed(
         request.store("binding", "context", "facts_digest", "title")
         votes = request.decisions.filter(voided_at__isnull=True)
         voided = votes.update(voided_at=now, voided_reason="the facts changed")
-        data: dict[str, JSON] = {"request": str(request.pk), "changed": sorted(changes), "voided": voided}
+        data: dict[str, JSON] = {"request": str(request.pk), "changed": [*sorted(changes)], "voided": voided}
         journal.record(run, "approval.facts_changed", at=now, step=step, data=data)
         run.store(*journal.FIELDS)
     if given.facts_digest != digest:
