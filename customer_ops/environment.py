@@ -59,7 +59,7 @@ def read_broker_url(url: str, *, folder: Path) -> dict[str, Any]:
         settings["broker_transport_options"] = _filesystem(folder)
     if scheme in ("redis", "rediss"):
         settings["broker_transport_options"] = dict(REDIS_OPTIONS)
-        # Celery 5.7.0 ends the worker when the broker goes away while a message is reserved. Redis alone has this option.
+        # Celery 5.7.0 ends the worker when the broker goes away while a message is reserved. Only Redis has the option.
         settings["worker_disable_prefetch"] = True
     return settings
 
