@@ -8,6 +8,7 @@ import contextlib
 import logging
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
@@ -21,7 +22,8 @@ from durableflows.leases import Place
 
 logger = logging.getLogger("durableflows.celery")
 
-KEEP_SECONDS = 2.0
+KEEP_SECONDS = 1.0
+TICKER_COMMAND = "celery-ticker"
 
 
 def install(app: Celery) -> None:
@@ -86,7 +88,7 @@ class TickerStep(bootsteps.StartStopStep):
         place = Place(leases.boot_id(), leases.worker_name(), os.getpid(), _queues(parent))
         _Pipe.open()
         self._fork(place)
-        parent.timer.call_repeatedly(KEEP_SECONDS, self._keep, args=(place,))
+        parent.timer.call_repeatedly(KEEP_SECONDS, self._keep, args=(parent, place))
 
     def stop(self, parent: Any) -> None:
         """Leave the ticker: the pool has yet to drain."""
@@ -99,13 +101,23 @@ class TickerStep(bootsteps.StartStopStep):
         if self.pid == 0:
             _be_ticker(place)
 
-    def _keep(self, place: Place) -> None:
+    def _keep(self, parent: Any, place: Place) -> None:
+        _notice_dead_children(parent)
         with contextlib.suppress(ChildProcessError):
             gone, status = os.waitpid(self.pid, os.WNOHANG)
             if gone == 0:
                 return
             logger.error("the ticker ended with status %s and is started again", status)
         self._fork(place)
+
+
+def _notice_dead_children(worker: Any) -> None:
+    """Let the pool look at its children. It does so itself when one exits, but too early now and then: the child is not
+    yet waitable, and the next look would be five seconds later."""
+    pool = getattr(getattr(worker, "pool", None), "_pool", None)
+    maintain = getattr(pool, "maintain_pool", None)
+    if maintain is not None:
+        maintain()
 
 
 def _be_ticker(place: Place) -> None:
@@ -120,6 +132,8 @@ def _be_ticker(place: Place) -> None:
             signal.signal(number, signal.SIG_DFL)
         _Pipe.close_writer()
         set_process_title("celery", info=f"durableflows ticker of {place.name}")
+        with contextlib.suppress(OSError):  # Linux: what `ps` and `top` show, also without setproctitle
+            Path("/proc/self/comm").write_text(TICKER_COMMAND)
         ticker.run(place, _Pipe.reader)
         status = 0
     except BaseException:

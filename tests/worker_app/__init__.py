@@ -1,0 +1,1 @@
+"""Workflows that real workers run in tests: slow steps that a test can see, hold and kill."""

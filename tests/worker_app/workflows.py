@@ -1,0 +1,49 @@
+"""A step that writes down each start and then waits until the test lets it go."""
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from durableflows import Run, Workflow, WorkflowState, step
+
+HOLD_SECONDS = 30.0
+
+
+class HeldState(WorkflowState):
+    """Where the step leaves its marks."""
+
+    folder: str
+
+
+class Held(Workflow[HeldState]):
+    """hold (waits for the file `go`) -> end."""
+
+    name, version = "held", 1
+    deadline = timedelta(days=1)
+
+    @step(start=True, to="finish", timeout_seconds=60)
+    def hold(self, run: Run[HeldState]) -> None:
+        folder = Path(run.state.folder)
+        with (folder / "starts").open("a") as starts:
+            starts.write(f"{os.getpid()} {time.time()}\n")
+        stop_at = time.monotonic() + HOLD_SECONDS
+        while not (folder / "go").exists() and time.monotonic() < stop_at:
+            time.sleep(0.02)  # stands for work; the test waits on the marks
+
+    @step(end=True)
+    def finish(self, run: Run[HeldState]) -> None:
+        run.note("held and let go")
+
+
+class Poison(Workflow[HeldState]):
+    """A step that kills its own process at each start."""
+
+    name, version = "poison", 1
+    deadline = timedelta(days=1)
+
+    @step(start=True, end=True)
+    def swallow(self, run: Run[HeldState]) -> None:
+        with (Path(run.state.folder) / "starts").open("a") as starts:
+            starts.write(f"{os.getpid()} {time.time()}\n")
+        os.kill(os.getpid(), 9)

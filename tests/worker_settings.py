@@ -1,0 +1,13 @@
+"""Settings of real workers in tests: the product's own, with the test's workflows and shorter times by environment."""
+
+import os
+
+from customer_ops.settings import *  # noqa: F403
+from customer_ops.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker_app"]
+DURABLEFLOWS = {
+    "STALE_SECONDS": float(os.environ.get("TEST_STALE_SECONDS", "30")),
+    "LOOKUP_SECONDS": 1.0,
+    "RESEND_SECONDS": 5.0,
+}
