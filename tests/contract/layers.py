@@ -75,7 +75,18 @@ VERBS = (
 )
 
 # What people and programs ask the engine.
-DOORS = ("explain", "doctor", "api")
+DOORS = (
+    "explain_words",
+    "explain",
+    "doctor.findings",
+    "doctor.rows",
+    "doctor.states",
+    "doctor.waits",
+    "doctor.effects",
+    "doctor.history",
+    "doctor",
+    "api",
+)
 
 # Celery, Django's admin, pages, commands, and what users' tests are written with.
 EDGES = (
@@ -94,6 +105,9 @@ EDGES = (
     "apps",
     "testing",
     "management",
+    "management.graph",
+    "management.tables",
+    "management.verbs",
     "management.commands",
     "management.commands.durableflows",
 )

@@ -1,0 +1,256 @@
+"""Words for people: times, texts of others made harmless, and a sentence for each event of a run's history.
+
+Called by `explain` and by the command. Reads no rows, runs no user code, produces no markup: whoever shows a
+sentence escapes it as any other text.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from unicodedata import category
+
+from django.utils import timezone
+
+from durableflows.core.payload import JSON
+from durableflows.core.states import WORDS
+
+Kind = Literal["done", "waiting", "problem", "certain", "unknown", "note"]
+Said = tuple[str, Kind] | None
+"""A sentence and its kind; None: the event is said better by another one."""
+
+TEXT_LIMIT = 300
+REFERENCE_NAMES = ("id", "reference", "number", "message_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """An event as words see it, with what the rows add to it."""
+
+    kind: str
+    step: str
+    actor: str
+    data: Mapping[str, JSON]
+    now: datetime
+    provider: str = ""
+    comment: str = ""
+    is_open: bool = False
+
+    def text(self, name: str) -> str:
+        """A fact of the event as harmless text."""
+        return plain(self.data.get(name) or "")
+
+    @property
+    def by(self) -> str:
+        """ " by anna", or nothing when the engine did it."""
+        return f" by {plain(self.actor)}" if self.actor else ""
+
+
+def plain(value: object, limit: int = TEXT_LIMIT) -> str:
+    """One line of visible text: control and direction characters are spelled out, the end is cut off."""
+    flat = "".join(_visible(character) for character in str(value)[: limit + 1])
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def _visible(character: str) -> str:
+    if character in "\n\r\t\u2028\u2029":
+        return " "
+    # Cc: a terminal obeys them; Cf: some of them turn the text that follows around.
+    return f"⟦U+{ord(character):04X}⟧" if category(character) in ("Cc", "Cf", "Cs") else character
+
+
+def moment(at: datetime, now: datetime) -> str:
+    """ "10:40" today, "Wed 2 Dec 10:40" on another day, in the current time zone."""
+    local, today = timezone.localtime(at), timezone.localtime(now)
+    if local.date() == today.date():
+        return f"{local:%H:%M}"
+    year = "" if local.year == today.year else f" {local.year}"
+    return f"{local:%a} {local.day} {local:%b}{year} {local:%H:%M}"
+
+
+def when(at: datetime, now: datetime) -> str:
+    """ "at 10:40" or "on Wed 2 Dec 10:40"."""
+    is_today = timezone.localtime(at).date() == timezone.localtime(now).date()
+    return f"{'at' if is_today else 'on'} {moment(at, now)}"
+
+
+def reference_of(receipt: JSON) -> str:
+    """The provider's own name for what it did, if the receipt has one where they usually stand."""
+    if isinstance(receipt, dict):
+        for name in REFERENCE_NAMES:
+            if isinstance(receipt.get(name), str | int) and receipt[name] != "":
+                return plain(receipt[name], 80)
+    return ""
+
+
+def say(fact: Fact) -> Said:
+    """One event in words. An event that this release does not know is named, never dropped."""
+    teller = _TELLERS.get(fact.kind)
+    return teller(fact) if teller else (plain(fact.kind.replace(".", " ").replace("_", " ")), "note")
+
+
+def _with(text: str, more: str, *, between: str = ": ") -> str:
+    return f"{text}{between}{more}" if more else text
+
+
+def _next_of(fact: Fact) -> str:
+    following = fact.data.get("next")
+    return plain(", ".join(map(str, following))) if isinstance(following, list) else ""
+
+
+def _at_of(fact: Fact) -> str:
+    try:
+        return when(datetime.fromisoformat(str(fact.data["wake_at"])), fact.now)
+    except (KeyError, ValueError):
+        return ""
+
+
+def _started(fact: Fact) -> Said:
+    key = _with("", fact.text("key"), between=", ")
+    return f"Started{fact.by}: {fact.text('workflow')}, version {fact.text('version')}{key}", "done"
+
+
+def _ended(fact: Fact) -> Said:
+    state = fact.text("state")
+    is_good = state in ("SUCCEEDED", "CANCELLED", "COMPENSATED")
+    return _with(f"The run ended: {WORDS.get(state, state)}", fact.text("error")), "done" if is_good else "problem"
+
+
+def _ready(fact: Fact) -> Said:
+    if "state" not in fact.data:  # an arrival; only a repeated one is news
+        visit = fact.data.get("visit")
+        return (f"{fact.step} comes up again", "note") if isinstance(visit, int) and visit > 1 else None
+    if fact.data.get("error") or not fact.data.get("reason"):  # `run.parked` beside it says why
+        return None
+    return f"{fact.step} goes on: {fact.text('reason')}", "note"
+
+
+def _claimed(fact: Fact) -> Said:
+    return f"{fact.step} began, attempt {fact.text('attempt')}, on {fact.text('worker') or 'a worker'}", "done"
+
+
+def _succeeded(fact: Fact) -> Said:
+    return _with(f"{fact.step} is done", _next_of(fact), between="; next: "), "done"
+
+
+def _retry(fact: Fact) -> Said:
+    why = fact.text("reason") or fact.text("error")
+    return f"{_with(f'{fact.step} did not work', why)}; it is tried again {_at_of(fact)}".rstrip(), "problem"
+
+
+def _failed(fact: Fact) -> Said:
+    text = _with(f"{fact.step} failed for good", fact.text("error") or fact.text("reason"))
+    return _with(text, _next_of(fact), between="; next: "), "problem"
+
+
+def _in_doubt(fact: Fact) -> Said:
+    return _with(f"{fact.step}: it is not known what happened", fact.text("reason")), "unknown"
+
+
+def _dispatched(fact: Fact) -> Said:
+    send = fact.data.get("send")
+    again = f" again (send {send})" if isinstance(send, int) and send > 1 else ""
+    to = f" to {plain(fact.provider)}" if fact.provider else ""
+    under_way = "; its answer is not here yet" if fact.is_open else ""
+    return f"{_effect(fact)} was sent{to}{again}{under_way}", "unknown" if fact.is_open else "done"
+
+
+def _recorded(fact: Fact) -> Said:
+    name, by = _effect(fact), " when it was looked up" if fact.data.get("by") == "lookup" else ""
+    said: dict[str, Said] = {
+        "CONFIRMED": (f"{name} is confirmed{by}{_reference(fact)}", "certain"),
+        "REJECTED": (f"{name} was refused by the provider{by}: it did not happen", "certain"),
+        "ACCEPTED": (f"{name} was accepted by the provider{by}, which is not done with it", "waiting"),
+        "PLANNED": (f"{name} was not done: {fact.text('answer')}", "certain"),
+        "UNKNOWN": (f"{name} is in doubt: it may have happened ({fact.text('answer')})", "unknown"),
+    }
+    state = fact.text("state")
+    return said.get(state, (f"{name}: {fact.text('answer')}; it is {state}", "note"))
+
+
+def _resolved(fact: Fact) -> Said:
+    who = plain(fact.actor) or "Somebody with access to the server"
+    verdicts: dict[str, Said] = {
+        "happened": (f"{who} says that {_effect(fact)} happened", "certain"),
+        "did_not_happen": (f"{who} says that {_effect(fact)} did not happen", "certain"),
+    }
+    asked: tuple[str, Kind] = (f"{who} wants {_effect(fact)} to be looked up again", "note")
+    text, kind = verdicts.get(fact.text("verdict")) or asked
+    return _with(text, fact.text("reason")), kind
+
+
+def _effect(fact: Fact) -> str:
+    name, operation = fact.text("effect"), fact.text("operation")
+    return name if operation in ("", name) else f"{name} ({operation})"
+
+
+def _reference(fact: Fact) -> str:
+    reference = reference_of(fact.data.get("receipt"))
+    by = plain(fact.provider) or "the provider"
+    return f"; {by} calls it {reference}" if reference else ""
+
+
+def _answered(fact: Fact) -> Said:
+    word = "Approved" if fact.data.get("verdict") == "approve" else "Rejected"
+    return _with(f"{word}{fact.by}", plain(fact.comment)), "done"
+
+
+def _request_closed(fact: Fact) -> Said:
+    if fact.data.get("state") in ("APPROVED", "REJECTED"):  # the answer itself is a line
+        return None
+    if fact.data.get("state") == "EXPIRED":
+        return "Nobody answered in time: the request was denied by itself", "problem"
+    return _with("The request was closed", fact.text("reason")), "note"
+
+
+def _facts_changed(fact: Fact) -> Said:
+    changed = fact.data.get("changed")
+    names = plain(", ".join(map(str, changed))) if isinstance(changed, list) else ""
+    return f"{_with('The facts of the request changed', names)}; answers to the old facts do not count", "problem"
+
+
+def _open_lookup(fact: Fact) -> Said:
+    return _with(f"{_effect(fact)}: lookup {fact.text('lookup')} could not tell", fact.text("reason")), "unknown"
+
+
+def _simple(template: str, kind: Kind, name: str = "reason") -> Callable[[Fact], Said]:
+    def tell(fact: Fact) -> Said:
+        text = template.replace("{step}", fact.step).replace("{effect}", _effect(fact)).replace("{by}", fact.by)
+        return _with(text, fact.text(name)), kind
+
+    return tell
+
+
+_TELLERS: Mapping[str, Callable[[Fact], Said]] = {
+    "run.started": _started,
+    "run.ended": _ended,
+    "run.parked": _simple("Stopped until somebody lets it go on", "problem", "detail"),
+    "run.ending": _simple("The run is ending", "note", "detail"),
+    "run.cancel_asked": _simple("Cancel was asked for{by}", "note"),
+    "run.retried": _simple("Set going again{by}", "note"),
+    "run.note": _simple("Note", "note", "text"),
+    "step.ready": _ready,
+    "step.claimed": _claimed,
+    "step.succeeded": _succeeded,
+    "step.retry_scheduled": _retry,
+    "step.failed": _failed,
+    "step.in_doubt": _in_doubt,
+    "step.worker_lost": _simple("{step} lost its worker", "problem"),
+    "step.waiting": _simple("{step} waits", "waiting"),
+    "step.asked": lambda fact: None,  # `approval.asked` beside it says what is asked
+    "step.cancelled": _simple("{step} was cancelled", "note", ""),
+    "step.needs_person": _simple("{step}: a person is needed", "problem"),
+    "approval.asked": _simple("A decision was asked for", "waiting", "title"),
+    "approval.answered": _answered,
+    "approval.closed": _request_closed,
+    "approval.facts_changed": _facts_changed,
+    "approval.escalated": _simple("Nobody answered in time; now asked of those with the right", "waiting", "asked"),
+    "effect.dispatched": _dispatched,
+    "effect.recorded": _recorded,
+    "effect.absent": _simple("{effect} was looked up and not found: it did not happen", "certain", ""),
+    "effect.audited": _simple("{effect} was looked up once more: it did not happen", "certain", ""),
+    "effect.resolved": _resolved,
+    "effect.alert": _simple("{effect} needs a look", "problem", "text"),
+    "lookup.open": _open_lookup,
+    "lookup.stale": _simple("{effect}: a lookup came too late to count", "note", "answer"),
+}
