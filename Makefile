@@ -1,9 +1,10 @@
 # Two commands are enough: `make demo` and `make test`. Each sets up what it needs first.
 
 VENV ?= .venv
-BIN = $(VENV)/bin
+# Programs run as modules: an environment that was moved with its folder still works.
+RUN = $(VENV)/bin/python
 # What ruff, mypy and Django check needs a project, not a server.
-CHECK_DJANGO = DATABASE_URL=sqlite://:memory: $(BIN)/python manage.py
+CHECK_DJANGO = DATABASE_URL=sqlite://:memory: $(RUN) manage.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install check test demo clean
@@ -19,20 +20,20 @@ install:
 	@VENV=$(VENV) tools/bootstrap.sh
 
 check: install
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pytest -q tests/contract
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -q tests/contract
 	$(CHECK_DJANGO) check
 	$(CHECK_DJANGO) makemigrations --check --dry-run
 
 test: install
 	@tools/servers.sh
-	$(BIN)/python -m tests.services -- $(BIN)/pytest $(ARGS)
+	$(RUN) -m tests.services -- $(RUN) -m pytest $(ARGS)
 
 demo: install
-	$(BIN)/python manage.py demo $(ARGS)
+	$(RUN) manage.py demo $(ARGS)
 
 clean:
-	rm -rf .venv .data dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .data dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

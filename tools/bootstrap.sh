@@ -83,5 +83,5 @@ fi
 echo "installing requirements.txt into $venv"
 rm -f "$stamp"
 # shellcheck disable=SC2086 # PIP holds several words
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check ${PIP:-} --requirement requirements.txt
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check ${PIP:-} --requirement requirements.txt
 wanted >"$stamp"
