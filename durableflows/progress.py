@@ -223,6 +223,8 @@ def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     step.attempts_forgiven += 1 if decision.forgives else 0
     step.lost_workers += 1 if decision.lost_worker else 0
     step.wake_at = decision.wake_at
+    if step.wake_at is None and decision.verb in ("reconcile", "wait"):
+        step.wake_at = now  # without a time no sweep would ever look at it (P10)
     step.retry_reason = decision.reason[:300] if decision.verb in ("schedule_retry", "make_ready") else ""
     step.waits_for = decision.reason[:300] if decision.verb in ("wait", "wait_human", "reconcile") else ""
     step.output = decision.output if decision.output is not None else step.output

@@ -13,7 +13,7 @@ from durableflows.core import registry
 from durableflows.explain_words import moment, plain, reference_of
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.services import sweeps
-from durableflows.testing import World, open_request, virtual
+from durableflows.testing import Boundary, Crash, World, crash_at, open_request, virtual
 from tests.support.flows import Provider, act_then_raise, answer_pending, pay_effect, pay_workflow, raise_without_acting
 
 pytestmark = pytest.mark.django_db
@@ -197,24 +197,23 @@ def test_work_in_progress_says_by_when_the_worker_must_end(world: World):
     )
 
 
-def test_a_lost_worker_leaves_doubt_that_is_told(world: World):
+def test_a_lost_worker_leaves_doubt_that_is_told_and_looked_at(world: World):
+    """P10, R05: the step that is freed has a time at which somebody looks at it."""
     provider = Provider(keyed=False)
-    workflow = pay_workflow(provider, pay_effect(provider, key_window=None))
-
-    def die(call):
-        raise SystemExit
-
-    provider.before_call = die
-    run = api.start(workflow, {"amount": 5})
-    with pytest.raises(SystemExit):
+    run = api.start(pay_workflow(provider, pay_effect(provider, key_window=None)), {"amount": 5})
+    with crash_at(Boundary.EFFECT_AFTER_RESERVE), pytest.raises(Crash):
         world.run_until_idle()
+    under_way = told(run)
     world.clock.advance(hours=1)
     sweeps.sweep(may_free_stale=False)
 
     story = told(run)
+    world.run_until_idle()
 
+    assert "test.pay was sent to test; its answer is not here yet" in texts(under_way, "unknown")
     assert "pay lost its worker: it did not end in its time" in texts(story, "problem")
-    assert any("may have happened" in text for text in texts(story, "unknown"))
+    assert "test.pay is in doubt: it may have happened: it did not end in its time" in texts(story, "unknown")
+    assert told(run).sentence.startswith("A person must find out")
 
 
 def test_a_parked_run_says_why_and_who_can_help(world: World):
