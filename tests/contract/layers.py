@@ -98,6 +98,11 @@ EDGES = (
     "views.inbox",
     "views.console",
     "urls",
+    "admin.readonly",
+    "admin.evidence",
+    "admin.runs",
+    "admin.answers",
+    "admin.requests",
     "admin",
     "ticker",
     "celery",
@@ -130,8 +135,12 @@ MAY_IMPORT_CELERY = ("dispatch", *EDGES)
 # The engine knows no provider and no transport; the broker's client belongs to Celery.
 NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "sentry_sdk", "flower")
 
-# The doors of durableflows that a project may use.
-PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "testing")
+# The doors of durableflows that a project may use; the last one only in its tests.
+PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "signals", "testing")
+FOR_TESTS_ONLY = ("testing",)
+
+# The modules of a project that set Celery up; the rest of it reaches workers by the verbs of `api`.
+SETS_CELERY_UP = ("customer_ops.celery", "customer_ops.settings")
 
 # Of `stripe` only its client, which is told the key and not to retry; `stripe.Charge.create` does both by itself.
 STRIPE_ALLOWED = (
