@@ -3,6 +3,7 @@
 from django import template
 
 from durableflows.core.money import Money
+from durableflows.errors import InvalidState
 
 register = template.Library()
 
@@ -17,3 +18,35 @@ def money(value: object) -> str:
     if isinstance(value, dict) and value.keys() == {"amount_minor", "currency"}:
         return money(Money(**value))
     return "" if value is None else str(value)
+
+
+@register.filter
+def fact(value: object) -> str:
+    """Show one stored fact as plain text: money as "USD 600.00", lists and objects in words. Never marks it as safe."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        amount = money_of(value)
+        return str(amount) if amount else ", ".join(f"{name}: {fact(item)}" for name, item in value.items()) or "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(fact(item) for item in value) or "–"
+    return str(value)
+
+
+@register.filter
+def label(name: object) -> str:
+    """Show a fact's name as people write it: "order_number" -> "Order number"."""
+    words = str(name).replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
+
+
+def money_of(value: object) -> Money | None:
+    """Read Money out of a stored fact; None for anything else, also for what only looks like it."""
+    if not isinstance(value, dict) or value.keys() != {"amount_minor", "currency"}:
+        return None
+    try:
+        return Money(value["amount_minor"], value["currency"])
+    except (InvalidState, TypeError):
+        return None

@@ -1,0 +1,115 @@
+"""Steps, attempts, effects, sends, events, decisions and the rest of the rows, as lists and read-only pages."""
+
+from typing import ClassVar
+
+from django.contrib import admin
+
+from durableflows.admin.readonly import ReadOnly, StateFilter
+from durableflows.core.states import EffectState, StepState
+from durableflows.models import (
+    ApprovalDecision,
+    Artifact,
+    Breaker,
+    EffectSend,
+    ProviderEvent,
+    RunEvent,
+    SideEffect,
+    Signal,
+    StepAttempt,
+    StepRun,
+    Worker,
+)
+
+
+@admin.register(StepRun)
+class StepRunAdmin(ReadOnly):
+    """Steps of all runs."""
+
+    states: ClassVar = StepState
+    list_display = ("name", "run", "visit", "state", "attempts", "wake_at", "started_at", "ended_at")
+    list_filter = (StateFilter,)
+    list_select_related = ("run",)
+
+
+@admin.register(StepAttempt)
+class StepAttemptAdmin(ReadOnly):
+    """Each try of a step."""
+
+    list_display = ("__str__", "step", "worker_name", "started_at", "ended_at", "outcome", "error_text")
+    list_select_related = ("step",)
+
+
+@admin.register(SideEffect)
+class SideEffectAdmin(ReadOnly):
+    """The ledger."""
+
+    states: ClassVar = EffectState
+    list_display = ("__str__", "run", "provider", "state", "send_count", "in_doubt_since", "settled_at", "reason")
+    list_filter = (StateFilter,)
+    list_select_related = ("run",)
+    search_fields = ("key__exact",)
+    search_help_text = "The whole idempotency key"
+
+
+@admin.register(EffectSend)
+class EffectSendAdmin(ReadOnly):
+    """Each send and lookup of an effect."""
+
+    list_display = ("__str__", "effect", "phase", "outcome", "started_at", "ended_at", "error_text")
+    list_select_related = ("effect",)
+
+
+@admin.register(ProviderEvent)
+class ProviderEventAdmin(ReadOnly):
+    """What providers told on their own."""
+
+    list_display = ("event_id", "provider", "arrived_at", "effect", "verdict")
+    list_select_related = ("effect",)
+
+
+@admin.register(ApprovalDecision)
+class ApprovalDecisionAdmin(ReadOnly):
+    """Who decided what, when, and by which door."""
+
+    list_display = ("__str__", "request", "at", "door", "voided_at", "voided_reason")
+    list_select_related = ("request",)
+
+
+@admin.register(Signal)
+class SignalAdmin(ReadOnly):
+    """Messages from outside for a run."""
+
+    list_display = ("name", "run", "sender_name", "arrived_at", "used_by")
+    list_select_related = ("run", "used_by")
+
+
+@admin.register(Artifact)
+class ArtifactAdmin(ReadOnly):
+    """Where large values are kept."""
+
+    list_display = ("name", "run", "size_bytes", "content_type", "created_at")
+    list_select_related = ("run",)
+
+
+@admin.register(RunEvent)
+class RunEventAdmin(ReadOnly):
+    """The history of all runs, newest first."""
+
+    list_display = ("kind", "run", "step", "actor_name", "at")
+    list_select_related = ("run", "step")
+
+
+@admin.register(Worker)
+class WorkerAdmin(ReadOnly):
+    """Worker processes, by start."""
+
+    ordering = ("-started_at", "boot_id")
+    list_display = ("name", "host", "pid", "started_at", "heartbeat_at", "stopped_at")
+
+
+@admin.register(Breaker)
+class BreakerAdmin(ReadOnly):
+    """Circuit breakers, one a provider."""
+
+    ordering = ("provider",)
+    list_display = ("provider", "state", "failures", "opened_at", "open_until", "reason")

@@ -1,0 +1,165 @@
+"""What all of the engine's admin pages share: rows are shown, never added, changed or deleted (R25), and lists stay
+fast with a million of them (R39).
+"""
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.contrib import admin
+from django.core.paginator import Paginator
+from django.db.models import JSONField, Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.templatetags.static import static
+from django.utils.functional import cached_property
+
+from durableflows.core import registry
+from durableflows.core.payload import redact
+from durableflows.core.states import WORDS
+from durableflows.selectors import OPERATE
+from durableflows.transactions import database
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+    Pages = Paginator[Any]
+else:
+    ModelAdmin, Pages = admin.ModelAdmin, Paginator
+
+Value = TypeVar("Value")
+
+COUNT_LIMIT = 10_000
+STYLESHEET = "durableflows/durableflows.css"
+
+
+class BoundedPaginator(Pages):
+    """Counts no further than COUNT_LIMIT: counting a whole table on every page is what makes admin lists slow."""
+
+    limit = COUNT_LIMIT
+
+    @cached_property
+    def count(self) -> int:
+        rows = self.object_list
+        assert isinstance(rows, QuerySet)
+        return rows[: self.limit].count()
+
+
+class ReadOnly(ModelAdmin):
+    """A table that is shown. The right to operate runs shows it too, without a right of its own on each table."""
+
+    actions = None
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_max_show_all = 50
+    # Ids are UUIDv7: the primary key's index is the order of creation, and it knows no ties.
+    ordering = ("-id",)
+    sortable_by = ()
+    # Whoever knows a lease can write as its holder.
+    exclude = ("lease_token", "lookup_token", "probe_token", "token_digest")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Read from the engine's database."""
+        return super().get_queryset(request).using(database())
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Model | None:
+        """Mask what looks secret in stored values; the row is never saved from here."""
+        row: Model | None = super().get_object(request, object_id, from_field)
+        if row is not None:
+            mask(row)
+        return row
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Show the app to everybody who may see one of its tables."""
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """The table's own right, or the right to operate runs."""
+        return super().has_view_permission(request, obj) or request.user.has_perm(OPERATE)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Nobody: the engine alone writes."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody, superusers neither."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody: it is evidence."""
+        return False
+
+
+class StateFilter(admin.SimpleListFilter):
+    """The states that the code knows; asking the table which it holds would read all of it."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        states: type[StrEnum] = model_admin.states
+        return [(str(state), words(state)) for state in states]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(state=self.value()) if self.value() else queryset
+
+
+class WorkflowFilter(admin.SimpleListFilter):
+    """The workflows that this process knows."""
+
+    title = "workflow"
+    parameter_name = "workflow"
+    path: ClassVar[str] = "workflow"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return [(name, name) for name in sorted({name for name, _ in registry.known()})]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(**{self.path: self.value()}) if self.value() else queryset
+
+
+class WorkflowOfRunFilter(WorkflowFilter):
+    """The same, for rows that belong to a run."""
+
+    path = "run__workflow"
+
+
+def words(state: str) -> str:
+    """A state in words: as the manager's table says, else its own name."""
+    return WORDS.get(state, str(state).replace("_", " ").lower())
+
+
+def mask(row: Model) -> None:
+    """Replace the JSON values of a row in memory by their masked view."""
+    for field in row._meta.concrete_fields:
+        if isinstance(field, JSONField):
+            setattr(row, field.attname, redact(getattr(row, field.attname)))
+
+
+def as_id(text: str) -> UUID | None:
+    """Read a search term as an id, if it is one."""
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        return None
+
+
+def once(request: HttpRequest, name: str, compute: Callable[[], Value]) -> Value:
+    """Compute a value once a request: the admin asks for the same right many times on one page."""
+    kept: dict[str, Any] = request.__dict__.setdefault("_durableflows", {})
+    if name not in kept:
+        kept[name] = compute()
+    value: Value = kept[name]
+    return value
+
+
+def guarded(response: HttpResponse) -> HttpResponse:
+    """Forbid inline scripts on a page of ours, whatever text it shows (R28). Static files may live on another host."""
+    host = urlsplit(static(STYLESHEET))
+    files = f" {host.scheme or 'https'}://{host.netloc}" if host.netloc else ""
+    response.headers["Content-Security-Policy"] = (
+        f"default-src 'self'{files}; img-src 'self' data:{files}; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    )
+    return response

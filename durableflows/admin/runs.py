@@ -1,0 +1,145 @@
+"""Runs in the admin: a list that stays fast, and one page that says what happened, what is certain and what comes."""
+
+from collections import defaultdict
+from typing import Any, ClassVar
+from uuid import UUID
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from durableflows import api
+from durableflows.admin.readonly import ReadOnly, StateFilter, WorkflowFilter, as_id, guarded, once
+from durableflows.core.payload import redact
+from durableflows.core.states import RunState
+from durableflows.models import (
+    ApprovalRequest,
+    EffectSend,
+    RunEvent,
+    SideEffect,
+    StepAttempt,
+    StepRun,
+    WorkflowRun,
+)
+from durableflows.selectors import OPERATE, VIEW, requests_for, runs_for
+from durableflows.transactions import database
+
+EVENTS_SHOWN = 100
+ROWS_SHOWN = 200
+
+
+@admin.register(WorkflowRun)
+class WorkflowRunAdmin(ReadOnly):
+    """Runs that the person may see: all with the right to view or operate, else the own ones."""
+
+    states: ClassVar = RunState
+    list_display = ("__str__", "workflow", "version", "standing", "owner_name", "created_at", "ended_at")
+    list_filter = (StateFilter, WorkflowFilter)
+    search_fields = ("business_key__startswith", "subject_id__exact", "owner_name__exact")
+    search_help_text = "The run's id, the beginning of its business key, its subject's id or who started it"
+
+    @admin.display(description="state")
+    def standing(self, run: WorkflowRun) -> str:
+        """Say the state in a manager's words."""
+        return run.word
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Only what `selectors` lets the person see."""
+        return runs_for(request.user).order_by(*self.ordering)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """The rights that `selectors` knows; without them, whoever has started a run sees the own ones."""
+        if request.user.has_perm(VIEW) or request.user.has_perm(OPERATE):
+            return True
+        if isinstance(obj, WorkflowRun):
+            return obj.owner_id is not None and obj.owner_id == request.user.pk
+        return once(request, "runs", runs_for(request.user).exists)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """An id finds its run at once."""
+        run_id = as_id(search_term)
+        if run_id is not None:
+            return queryset.filter(pk=run_id), False
+        return super().get_search_results(request, queryset, search_term)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show the run. Posting here is refused: nothing of it can be changed by hand."""
+        run = self.get_object(request, object_id)
+        if not isinstance(run, WorkflowRun):
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request, run):
+            raise PermissionDenied
+        context = {
+            **self.admin_site.each_context(request),
+            "title": str(run),
+            "opts": self.opts,
+            "run": run,
+            "explanation": api.explain(run.pk, by=request.user),
+            "facts": list(run.data.items()),
+            "steps": _steps(run),
+            "effects": _effects(run),
+            "requests": _requests(run, request.user),
+            "rows_shown": ROWS_SHOWN,
+            **_events(run, request.GET.get("before", "")),
+            **(extra_context or {}),
+        }
+        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        return guarded(TemplateResponse(request, "admin/durableflows/workflowrun/detail.html", context))
+
+
+def run_address(run_id: UUID, site: str) -> str:
+    """The address of a run's page."""
+    return reverse("admin:durableflows_workflowrun_change", args=[run_id], current_app=site)
+
+
+def _steps(run: WorkflowRun) -> list[tuple[StepRun, list[StepAttempt]]]:
+    """The newest steps in order, each with its tries; two queries however many there are."""
+    steps = list(StepRun.objects.using(database()).filter(run=run).order_by("-id")[:ROWS_SHOWN])
+    tries: dict[UUID, list[StepAttempt]] = defaultdict(list)
+    rows = StepAttempt.objects.using(database()).filter(step__run=run).order_by("-id")[:ROWS_SHOWN]
+    for attempt in reversed(list(rows)):
+        tries[attempt.step_id].append(attempt)
+    return [(step, tries[step.pk]) for step in reversed(steps)]
+
+
+def _effects(run: WorkflowRun) -> list[dict[str, Any]]:
+    """The newest ledger rows in order, arguments and receipt masked, each with its sends and lookups."""
+    effects = list(SideEffect.objects.using(database()).filter(run=run).order_by("-id")[:ROWS_SHOWN])
+    sends: dict[UUID, list[EffectSend]] = defaultdict(list)
+    rows = EffectSend.objects.using(database()).filter(effect__run=run).order_by("-id")[:ROWS_SHOWN]
+    for send in reversed(list(rows)):
+        sends[send.effect_id].append(send)
+    return [
+        {
+            "row": effect,
+            "arguments": redact(effect.arguments),
+            "receipt": redact(effect.receipt),
+            "sends": sends[effect.pk],
+        }
+        for effect in reversed(effects)
+    ]
+
+
+def _requests(run: WorkflowRun, person: Any) -> list[tuple[ApprovalRequest, bool]]:
+    """The run's requests with who decided, and whether the person may open each."""
+    rows = ApprovalRequest.objects.using(database()).filter(run=run).prefetch_related("decisions")
+    visible = set(requests_for(person).filter(run=run).values_list("pk", flat=True))
+    return [(row, row.pk in visible) for row in rows[:ROWS_SHOWN]]
+
+
+def _events(run: WorkflowRun, before: str) -> dict[str, Any]:
+    """One page of the history, newest first, and where the next one begins."""
+    rows = RunEvent.objects.using(database()).filter(run=run).select_related("step").order_by("-sequence")
+    if before.isdecimal() and len(before) < 10:
+        rows = rows.filter(sequence__lt=int(before))
+    events = list(rows[:EVENTS_SHOWN])
+    is_more = len(events) == EVENTS_SHOWN and events[-1].sequence > 1
+    shown = [(event, redact(event.data)) for event in events]
+    return {"events": shown, "older": events[-1].sequence if is_more else None}
