@@ -91,9 +91,17 @@ def test_the_engine_does_not_know_its_first_user():
 def test_the_first_user_enters_by_public_doors():
     inner = [one for one in imports(DOMAIN) if is_ours(one.target, ENGINE)]
 
-    wrong = [str(one) for one in inner if short(one.target) not in layers.PUBLIC]
-    doors = ", ".join(f"{ENGINE}.{name}".rstrip(".") for name in layers.PUBLIC)
+    open_doors = [name for name in layers.PUBLIC if name not in layers.FOR_TESTS_ONLY]
+    wrong = [str(one) for one in inner if short(one.target) not in open_doors]
+    doors = ", ".join(f"{ENGINE}.{name}".rstrip(".") for name in open_doors)
     assert not wrong, report(wrong, f"customer_ops imports only {doors}.")
+
+
+def test_celery_is_set_up_in_one_place():
+    inner = [one for one in imports(DOMAIN) if one.target == f"{ENGINE}.celery"]
+
+    wrong = [str(one) for one in inner if one.importer not in layers.SETS_CELERY_UP]
+    assert not wrong, report(wrong, f"Only {', '.join(layers.SETS_CELERY_UP)} import {ENGINE}.celery.")
 
 
 def test_stripe_is_used_by_its_client_only():
