@@ -54,7 +54,7 @@ class ReadOnly(ModelAdmin):
     list_per_page = 50
     list_max_show_all = 50
     # Ids are UUIDv7: the primary key's index is the order of creation, and it knows no ties.
-    ordering = ("-id",)
+    ordering: ClassVar[tuple[str, ...]] = ("-id",)
     sortable_by = ()
     # Whoever knows a lease can write as its holder.
     exclude = ("lease_token", "lookup_token", "probe_token", "token_digest")

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import DateTimeField, Model, QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
@@ -58,6 +59,13 @@ class StandingFilter(admin.SimpleListFilter):
         return queryset
 
 
+class Requests(ChangeList):
+    """Each row leads to its decision page."""
+
+    def url_for_result(self, result: Model) -> str:
+        return decision_address(result.pk, self.model_admin.admin_site.name)
+
+
 @admin.register(ApprovalRequest)
 class ApprovalRequestAdmin(ReadOnly):
     """Requests that the person may see, and the page to decide each."""
@@ -99,6 +107,10 @@ class ApprovalRequestAdmin(ReadOnly):
         page = path("<uuid:request_id>/decide/", view, name="durableflows_approvalrequest_decide")
         return [page, *super().get_urls()]
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """List rows that lead to their decision pages."""
+        return Requests
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Only what `selectors` lets the person see, with the time of looking so that no row asks for it."""
         now = once(request, "now", clock.now)
@@ -130,8 +142,8 @@ class ApprovalRequestAdmin(ReadOnly):
             raise PermissionDenied
         asked = self.get_object(request, object_id)
         if asked is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
-        return HttpResponseRedirect(self._address("decide", asked.pk))
+            return super().change_view(request, object_id, form_url, extra_context)  # says that it is not there
+        return HttpResponseRedirect(decision_address(asked.pk, self.admin_site.name))
 
     def decide_view(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
         """Show a request, or answer it: only a POST decides (R24)."""
@@ -172,7 +184,7 @@ class ApprovalRequestAdmin(ReadOnly):
         )
         level = messages.INFO if before and before.verdict == given["verdict"] else messages.SUCCESS
         self.message_user(request, _said(answered, before, given["verdict"]), level=level)
-        return HttpResponseRedirect(self._address("changelist"))
+        return HttpResponseRedirect(self._list_address())
 
     def _say(
         self, request: HttpRequest, asked: ApprovalRequest, form: DecisionForm, error: DurableflowsError
@@ -232,14 +244,18 @@ class ApprovalRequestAdmin(ReadOnly):
     def _render(
         self, request: HttpRequest, asked: ApprovalRequest, page: str, context: dict[str, Any], status: int
     ) -> HttpResponse:
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         base = {**self.admin_site.each_context(request), "opts": self.opts, "asked": asked}
-        base["list_address"] = self._address("changelist")
+        base["list_address"] = self._list_address()
         return guarded(TemplateResponse(request, f"{TEMPLATES}/{page}", {**base, **context}, status=status))
 
-    def _address(self, page: str, *args: UUID) -> str:
-        name = f"admin:durableflows_approvalrequest_{page}"
-        return reverse(name, args=args, current_app=self.admin_site.name)
+    def _list_address(self) -> str:
+        return reverse("admin:durableflows_approvalrequest_changelist", current_app=self.admin_site.name)
+
+
+def decision_address(request_id: UUID, site: str) -> str:
+    """The address of a request's decision page."""
+    return reverse("admin:durableflows_approvalrequest_decide", args=[request_id], current_app=site)
 
 
 def _decisions(asked: ApprovalRequest) -> list[ApprovalDecision]:

@@ -73,7 +73,7 @@ class WorkflowRunAdmin(ReadOnly):
         """Show the run. Posting here is refused: nothing of it can be changed by hand."""
         run = self.get_object(request, object_id)
         if not isinstance(run, WorkflowRun):
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return super().change_view(request, object_id, form_url, extra_context)  # says that it is not there
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request, run):
             raise PermissionDenied
         context = {
@@ -90,7 +90,7 @@ class WorkflowRunAdmin(ReadOnly):
             **_events(run, request.GET.get("before", "")),
             **(extra_context or {}),
         }
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         return guarded(TemplateResponse(request, "admin/durableflows/workflowrun/detail.html", context))
 
 
