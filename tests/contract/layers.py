@@ -74,6 +74,17 @@ VERBS = (
     "services.sweeps",
 )
 
+# Reads all rows and says what is broken, due, or needs attention. It repairs nothing.
+DOCTOR = (
+    "doctor.findings",
+    "doctor.rows",
+    "doctor.states",
+    "doctor.waits",
+    "doctor.effects",
+    "doctor.history",
+    "doctor",
+)
+
 # What people and programs ask the engine.
 DOORS = (
     "explain_words",
