@@ -51,6 +51,7 @@ class ReadOnly(ModelAdmin):
     actions = None
     paginator = BoundedPaginator
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     list_max_show_all = 50
     # Ids are UUIDv7: the primary key's index is the order of creation, and it knows no ties.

@@ -132,7 +132,7 @@ class ApprovalRequestAdmin(ReadOnly):
             return True
         if request.user.has_perm(VIEW_REQUESTS) or request.user.has_perm(ANSWER):
             return True
-        return once(request, "requests", requests_for(request.user).exists)
+        return once(request, "requests", lambda: requests_for(request.user).exists())
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -162,14 +162,14 @@ class ApprovalRequestAdmin(ReadOnly):
             return self._say(request, self._asked(request, request_id), form, error)
 
     def _asked(self, request: HttpRequest, request_id: UUID) -> ApprovalRequest:
-        if not self.has_view_permission(request):
-            logger.warning("%s may see no requests, and asked for %s", request.user, request_id)
-            raise PermissionDenied
         asked: ApprovalRequest | None = self.get_queryset(request).select_related("step").filter(pk=request_id).first()
-        if asked is None:
-            logger.warning("%s asked for request %s, which is not there or not to be seen", request.user, request_id)
-            raise Http404("there is no such request, or none that you may see")
-        return asked
+        if asked is not None:
+            once(request, "requests", lambda: True)
+            return asked
+        logger.warning("%s asked for request %s, which is not there or not to be seen", request.user, request_id)
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        raise Http404("there is no such request, or none that you may see")
 
     def _answer(self, request: HttpRequest, asked: ApprovalRequest, given: Mapping[str, str]) -> HttpResponse:
         before = _vote_of(asked, request.user)
@@ -206,7 +206,7 @@ class ApprovalRequestAdmin(ReadOnly):
         self, request: HttpRequest, asked: ApprovalRequest, error: DurableflowsError, *, status: int
     ) -> HttpResponse:
         title = "You may not decide this" if isinstance(error, NotAllowed) else "Your answer was not taken"
-        context = {"title": title, "error": error, "decisions": _decisions(asked)}
+        context = {"title": title, "error": error, "decisions": list(asked.decisions.all())}
         return self._render(request, asked, "outcome.html", context, status)
 
     def _page(
@@ -219,7 +219,7 @@ class ApprovalRequestAdmin(ReadOnly):
         changes: Changes | None = None,
         status: int = 200,
     ) -> HttpResponse:
-        now = clock.now()
+        now, decisions = once(request, "now", clock.now), list(asked.decisions.all())
         may_see_run = runs_for(request.user).filter(pk=asked.run_id).exists()
         context = {
             "title": asked.title,
@@ -232,8 +232,8 @@ class ApprovalRequestAdmin(ReadOnly):
             "consequences": consequences(asked),
             "rules": rules(asked),
             "reason": why_not(asked, request.user, now),
-            "vote": _vote_of(asked, request.user),
-            "decisions": _decisions(asked),
+            "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),
+            "decisions": decisions,
             # Whoever may see the question may see why it is asked.
             "explanation": api.explain(asked.run_id),
             "run_address": run_address(asked.run_id, self.admin_site.name) if may_see_run else "",
@@ -256,10 +256,6 @@ class ApprovalRequestAdmin(ReadOnly):
 def decision_address(request_id: UUID, site: str) -> str:
     """The address of a request's decision page."""
     return reverse("admin:durableflows_approvalrequest_decide", args=[request_id], current_app=site)
-
-
-def _decisions(asked: ApprovalRequest) -> list[ApprovalDecision]:
-    return list(asked.decisions.all())
 
 
 def _vote_of(asked: ApprovalRequest, person: Any) -> ApprovalDecision | None:

@@ -4,6 +4,7 @@ Rights and facts are computed before the lock, from user code; then run, step an
 Source: P9; design, section 6; R10, R22.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,13 +19,23 @@ from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, sha256
 from durableflows.core.states import ApprovalState, EndingReason, StepState
-from durableflows.errors import AlreadyDecided, FactsChanged, InvalidState, NotAllowed, NotFoundError, TooLate
+from durableflows.errors import (
+    AlreadyDecided,
+    DurableflowsError,
+    FactsChanged,
+    InvalidState,
+    NotAllowed,
+    NotFoundError,
+    TooLate,
+)
 from durableflows.leases import Claim, Lease
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_request, lock_run, lock_step, try_lock_run
 from durableflows.runner import question_of
 from durableflows.selectors import refusal, requests_for
 from durableflows.transactions import database, transact
+
+logger = logging.getLogger("durableflows.approvals")
 
 COMMENT_LIMIT = 4000
 
@@ -83,13 +94,23 @@ def _check_person(request: ApprovalRequest, person: Any) -> None:
 
 
 def facts_now(request: ApprovalRequest) -> Question:
-    """Compute the request's facts again, as they are true now. Runs user code: no transaction may be open."""
+    """Compute the request's facts again, as they are true now. Runs user code: no transaction may be open.
+
+    Raises InvalidState when that code fails: nobody can say then what would be decided.
+    """
     run = WorkflowRun.objects.using(database()).get(pk=request.run_id)
     definition = registry.get(run.workflow, run.version)
     step = definition.step(request.step.name)
     assert step.approval is not None
     context = RunContext(_view(run, request.step), definition, step)
-    return question_of(step.approval, context)
+    try:
+        return question_of(step.approval, context)
+    except DurableflowsError:
+        raise
+    except Exception as error:
+        logger.exception("the facts of request %s cannot be computed", request.pk)
+        what = f"the facts of this request cannot be computed now ({type(error).__name__})"
+        raise InvalidState(f"{what}: nothing was decided") from error
 
 
 def _view(run: WorkflowRun, step: StepRun) -> Claim:

@@ -1,7 +1,9 @@
 """Requests are listed and decided in Django's admin, by those who may, once, never by looking (R10, R22, R24-R28)."""
 
 import logging
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -9,6 +11,7 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
@@ -128,6 +131,15 @@ def test_the_page_says_what_is_decided(asked: ApprovalRequest, manager: User, br
     assert "default-src 'self'" in response["Content-Security-Policy"]
 
 
+def test_the_page_asks_the_database_little(
+    asked: ApprovalRequest, manager: User, browse: Browse, django_assert_max_num_queries: Any
+):
+    client = browse(manager)
+
+    with django_assert_max_num_queries(20):
+        client.get(address(asked))
+
+
 def test_the_page_works_for_a_workflow_that_this_process_does_not_know(
     asked: ApprovalRequest, manager: User, browse: Browse
 ):
@@ -244,6 +256,31 @@ def test_the_opposite_answer_afterwards_is_refused(asked: ApprovalRequest, manag
     assert rows() == before
 
 
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_one_of_many_answers_at_once_decides(ask: Ask, person: People, browse: Browse):
+    people = [person(f"manager{number}", PERMISSION) for number in range(3)]
+    asked = ask()
+    clients = [browse(people[0]), browse(people[0]), browse(people[1]), browse(people[2])]
+    start = threading.Barrier(len(clients))
+
+    def click(client: Client, verdict: str) -> int:
+        start.wait(10)
+        try:
+            return int(answer(client, asked, verdict).status_code)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(clients)) as threads:
+        codes = list(threads.map(click, clients, ["approve", "approve", "approve", "reject"]))
+
+    decision = ApprovalDecision.objects.get()
+    expected = [302 if client_of == decision.actor else 409 for client_of in (people[0], *people)]
+    assert codes == expected
+    assert StepRun.objects.filter(run=asked.run_id, name__in=["pay", "apologise"]).count() == 1
+    assert RunEvent.objects.filter(run=asked.run_id, kind="approval.answered").count() == 1
+
+
 # Facts and time
 
 
@@ -289,6 +326,18 @@ def test_made_up_shown_facts_are_not_believed(shown: str, asked: ApprovalRequest
     assert response.status_code == 409
     assert "<del>" not in text(response)
     assert not ApprovalDecision.objects.exists()
+
+
+def test_facts_that_cannot_be_computed_decide_nothing(asked: ApprovalRequest, manager: User, browse: Browse):
+    before, client = rows(), browse(manager)
+    SHOWN["broken"] = True
+
+    response = answer(client, asked, comment="fine by me")
+
+    assert response.status_code == 409
+    assert "cannot be computed now" in text(response)
+    assert "fine by me" in text(response)
+    assert rows() == before
 
 
 def test_an_expired_request_is_refused(asked: ApprovalRequest, manager: User, browse: Browse):

@@ -22,6 +22,8 @@ SHOWN: dict[str, Any] = {}
 
 def declare(quorum: int = 1) -> type[Workflow[BonusState]]:
     def facts(run: Run[BonusState]) -> Facts:
+        if SHOWN.get("broken"):
+            raise LookupError("the customer is gone")
         binding = {"amount": run.state.amount, "customer": run.state.customer}
         return Facts(binding=binding | SHOWN, context={"loyal_since": "2019"})
 
