@@ -1,0 +1,30 @@
+"""Proves from the rows that the design's promises hold, and lists what is late or needs a person. Reads only.
+
+Called by the command and by pages of health; never repairs, never runs user code, never takes a row lock.
+"""
+
+from uuid import UUID
+
+from durableflows import clock
+from durableflows.doctor.effects import examine_effects
+from durableflows.doctor.findings import Finding, Severity
+from durableflows.doctor.history import examine_history
+from durableflows.doctor.rows import Scope, snapshot
+from durableflows.doctor.states import examine_states
+from durableflows.doctor.waits import examine_waits, ticking_since
+
+__all__ = ["Finding", "Severity", "examine"]
+
+
+def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:
+    """Examine one run, or all. What is broken comes first, then what is due, then what needs attention.
+
+    A few queries for states, waits and the ledger; then every checkpoint and event is read once, in batches.
+    """
+    with snapshot():
+        now = clock.now()
+        scope = Scope(now, run_id, ticking_since(now))
+        found = [*examine_states(scope), *examine_waits(scope), *examine_effects(scope)]
+    found += examine_history(scope)
+    order = list(Severity)
+    return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))

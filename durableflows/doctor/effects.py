@@ -1,0 +1,103 @@
+"""Is the ledger sound: receipts, doubt, leases behind sends, one act for one operation? (P3, P4, P5)"""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.db.models import Count, JSONField, Q, Value
+
+from durableflows import ledger
+from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
+from durableflows.doctor.findings import Finding, listed
+from durableflows.doctor.rows import CHUNK, Scope
+from durableflows.errors import InvalidState
+
+Found = Iterator[tuple[UUID, str]]
+
+OPERATION = ("run_id", "step_name", "visit", "item_key", "operation")
+# An issue in one of these may have been done; the next issue is made only after "absent" or "refused".
+MAY_BE_DONE = [str(state) for state in (*sorted(EFFECT_OPEN), EffectState.PLANNED, EffectState.CONFIRMED)]
+
+
+def examine_effects(scope: Scope) -> list[Finding]:
+    """All findings about the ledger."""
+    return [
+        *listed("confirmed-without-receipt", _without_receipt(scope)),
+        *listed("doubt-without-date", _without_date(scope)),
+        *listed("doubt-forgotten", _forgotten(scope)),
+        *listed("dispatched-without-lease", _without_lease(scope)),
+        *listed("operation-twice", _twice(scope)),
+        *listed("arguments-changed", _changed(scope)),
+        *listed("contradiction", _contradicted(scope)),
+        *listed("audit-due", _audits(scope)),
+    ]
+
+
+def _without_receipt(scope: Scope) -> Found:
+    nothing = Q(receipt__isnull=True) | Q(receipt=Value(None, JSONField()))
+    rows = scope.effects().filter(nothing, state=EffectState.CONFIRMED)
+    for run_id, effect, pk in rows.values_list("run_id", "effect", "pk").iterator(chunk_size=CHUNK):
+        yield run_id, f"{effect} ({pk}) is CONFIRMED and has no receipt"
+
+
+def _without_date(scope: Scope) -> Found:
+    rows = scope.effects().filter(state=EffectState.UNKNOWN, in_doubt_since__isnull=True)
+    for run_id, effect, pk in rows.values_list("run_id", "effect", "pk").iterator(chunk_size=CHUNK):
+        yield run_id, f"{effect} ({pk}) is in doubt and nothing says since when"
+
+
+def _forgotten(scope: Scope) -> Found:
+    """Doubt is sticky: only a receipt, a lookup or a person clears it (protocol, rule 7)."""
+    cleared = [EffectState.PLANNED, EffectState.REJECTED, EffectState.ABSENT]
+    rows = scope.effects().filter(state__in=cleared, in_doubt_since__isnull=False)
+    for run_id, effect, pk, state in rows.values_list("run_id", "effect", "pk", "state").iterator(chunk_size=CHUNK):
+        yield run_id, f"{effect} ({pk}) is {state} while an earlier send of it is in doubt"
+
+
+def _without_lease(scope: Scope) -> Found:
+    """Whoever frees a lease turns what was under way UNKNOWN (protocol, rule 6)."""
+    rows = scope.effects().filter(state=EffectState.DISPATCHED).exclude(step__state=StepState.RUNNING)
+    values = rows.values_list("run_id", "effect", "pk", "step__name", "step__state")
+    for run_id, effect, pk, name, state in values.iterator(chunk_size=CHUNK):
+        yield run_id, f"{effect} ({pk}) is DISPATCHED and its step {name} is {state}: nobody brings its answer"
+
+
+def _twice(scope: Scope) -> Found:
+    rows = scope.effects().filter(state__in=MAY_BE_DONE).order_by()
+    counted = rows.values(*OPERATION).annotate(issues=Count("pk")).filter(issues__gt=1)
+    for row in counted.order_by(*OPERATION).iterator(chunk_size=CHUNK):
+        text = f"{row['operation']} of {row['step_name']} has {row['issues']} issues that may have been done"
+        yield row["run_id"], text
+
+
+def _changed(scope: Scope) -> Found:
+    """The stored arguments are what the next send would carry."""
+    rows = scope.effects().filter(run__ended_at__isnull=True)
+    fields = ("run_id", "effect", "effect_version", "arguments", "request_digest", "pk")
+    for run_id, effect, version, arguments, digest, pk in rows.values_list(*fields).iterator(chunk_size=CHUNK):
+        if _digest(effect, version, arguments) != digest:
+            yield run_id, f"the stored arguments of {effect} ({pk}) are not those that were reserved"
+
+
+def _digest(effect: str, version: int, arguments: object) -> str:
+    try:
+        assert isinstance(arguments, dict)
+        return ledger.request_digest(effect, version, arguments)
+    except (AssertionError, InvalidState):
+        return ""
+
+
+def _contradicted(scope: Scope) -> Found:
+    rows = scope.effects().exclude(contradiction="")
+    values = rows.values_list("run_id", "effect", "pk", "contradiction")
+    for run_id, effect, pk, text in values.iterator(chunk_size=CHUNK):
+        yield run_id, f"{effect} ({pk}): {text}"
+
+
+def _audits(scope: Scope) -> Found:
+    rows = scope.effects().filter(state=EffectState.ABSENT, audit_at__lte=scope.now)
+    values = rows.values_list("run_id", "effect", "pk", "audit_at")
+    for run_id, effect, pk, at in values.iterator(chunk_size=CHUNK):
+        yield (
+            run_id,
+            f"{effect} ({pk}) was found absent and is to be looked up once more, since {at:%Y-%m-%d %H:%M} UTC",
+        )

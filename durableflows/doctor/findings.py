@@ -1,0 +1,91 @@
+"""What the doctor may find: each code with how bad it is and what helps. Codes are stable; texts may change."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+FINDINGS_LISTED = 500
+"""Of one code; more are counted, not listed."""
+
+
+class Severity(StrEnum):
+    """`broken`: a promise does not hold. `due`: a sweep is late. `attention`: a person should look."""
+
+    BROKEN = "broken"
+    DUE = "due"
+    ATTENTION = "attention"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be. `run_id` is None when it concerns all runs."""
+
+    code: str
+    run_id: UUID | None
+    text: str
+    cure: str
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is."""
+        return KNOWN[self.code][0]
+
+
+_EDITED = (
+    "Rows were written by something else than durableflows; compare with a backup, then resolve or cancel the run."
+)
+_TICKER = "Start a worker with its ticker, or `manage.py durableflows ticker`; once: `manage.py durableflows sweep`."
+_REPORT = "The engine should have prevented this: keep the rows and report it with `durableflows show --json`."
+
+KNOWN: Mapping[str, tuple[Severity, str]] = {
+    "run-state": (Severity.BROKEN, _REPORT),
+    "no-open-step": (Severity.BROKEN, "Cancel the run: `durableflows cancel RUN --reason ...`. " + _REPORT),
+    "end-state": (Severity.BROKEN, _EDITED),
+    "open-step-in-ended-run": (Severity.BROKEN, _REPORT),
+    "open-request-in-ended-run": (Severity.BROKEN, _REPORT),
+    "open-effect-in-ended-run": (Severity.BROKEN, "Find out what happened: `durableflows resolve EFFECT ...`."),
+    "open-effect-in-ended-step": (Severity.BROKEN, "Find out what happened: `durableflows resolve EFFECT ...`."),
+    "dispatched-without-lease": (Severity.BROKEN, "Ask the provider what happened before anything is sent again."),
+    "no-next-thing": (Severity.BROKEN, "Nothing would ever move it: cancel the run. " + _REPORT),
+    "no-request": (Severity.BROKEN, "Nobody is asked and nothing expires: cancel the run. " + _REPORT),
+    "request-without-step": (Severity.BROKEN, "An answer would lead nowhere: cancel the run. " + _REPORT),
+    "stuck": (Severity.BROKEN, "A living ticker does not get it done: read its log for this run, then report it."),
+    "confirmed-without-receipt": (Severity.BROKEN, _EDITED),
+    "doubt-without-date": (Severity.BROKEN, _EDITED),
+    "doubt-forgotten": (Severity.BROKEN, "An earlier send is unexplained: ask the provider. " + _REPORT),
+    "operation-twice": (Severity.BROKEN, "Compare with the provider's books: it may have been done twice."),
+    "arguments-changed": (Severity.BROKEN, "Cancel the run before it sends them. " + _EDITED),
+    "state-digest": (Severity.BROKEN, "The run is never resumed from this. Put a removed key back, or: " + _EDITED),
+    "event-chain": (Severity.BROKEN, _EDITED),
+    "lease-overdue": (Severity.DUE, _TICKER),
+    "retry-overdue": (Severity.DUE, _TICKER),
+    "unsent": (Severity.DUE, "If a send error is named, look at the broker. " + _TICKER),
+    "look-overdue": (Severity.DUE, _TICKER),
+    "request-overdue": (Severity.DUE, _TICKER),
+    "deadline-overdue": (Severity.DUE, _TICKER),
+    "end-overdue": (Severity.DUE, _TICKER),
+    "audit-due": (Severity.DUE, "A worker looks it up. " + _TICKER),
+    "parked": (Severity.ATTENTION, "See `durableflows explain RUN`; cure the reason, then retry or cancel."),
+    "needs-person": (Severity.ATTENTION, "See `durableflows explain RUN`, then `durableflows resolve EFFECT ...`."),
+    "contradiction": (Severity.ATTENTION, "Compare with the provider's books; nothing was overwritten."),
+    "unclaimed": (Severity.ATTENTION, "Start a worker that listens to the step's queue and knows its workflow."),
+    "no-ticker": (Severity.ATTENTION, _TICKER),
+    "ticker-stalled": (Severity.ATTENTION, "It beats but does not sweep: read its log, then restart it."),
+}
+
+
+def finding(code: str, run_id: UUID | None, text: str) -> Finding:
+    """A finding with the cure that goes with its code."""
+    return Finding(code, run_id, text, KNOWN[code][1])
+
+
+def listed(code: str, found: Iterable[tuple[UUID | None, str]]) -> list[Finding]:
+    """Findings of one code; the list ends after FINDINGS_LISTED of them and says so."""
+    findings: list[Finding] = []
+    for run_id, text in found:
+        if len(findings) == FINDINGS_LISTED:
+            findings.append(finding(code, None, f"and more: only the first {FINDINGS_LISTED} are listed"))
+            break
+        findings.append(finding(code, run_id, text))
+    return findings

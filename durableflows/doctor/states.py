@@ -1,0 +1,103 @@
+"""Does each run's state follow from its steps and flags, and did what has ended really end? (P15, design section 3)"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q
+
+from durableflows.core.plan import END_OF, Flags, run_state
+from durableflows.core.states import (
+    EFFECT_OPEN,
+    RUN_MOVES,
+    STEP_ENDED,
+    STEP_OPEN,
+    ApprovalState,
+    RunState,
+    StepState,
+)
+from durableflows.doctor.findings import Finding, listed
+from durableflows.doctor.rows import CHUNK, Scope
+from durableflows.models import StepRun
+
+Found = Iterator[tuple[UUID, str]]
+
+
+def examine_states(scope: Scope) -> list[Finding]:
+    """All findings about states and ends."""
+    return [
+        *listed("run-state", _run_states(scope)),
+        *listed("no-open-step", _without_open_step(scope)),
+        *listed("end-state", _end_states(scope)),
+        *listed("open-step-in-ended-run", _open_steps(scope)),
+        *listed("open-request-in-ended-run", _open_requests(scope)),
+        *listed("open-effect-in-ended-run", _open_effects_of_runs(scope)),
+        *listed("open-effect-in-ended-step", _open_effects_of_steps(scope)),
+    ]
+
+
+def _run_states(scope: Scope) -> Found:
+    """One pass over the steps of live runs; each run's state is computed again."""
+    steps = scope.steps().filter(run__ended_at__isnull=True).order_by("run_id")
+    rows = steps.values_list(
+        "run_id", "run__state", "run__parked_reason", "run__ending_reason", "state", "attempts"
+    ).iterator(chunk_size=CHUNK)
+    for (run_id, state, parked, ending), group in groupby(rows, key=itemgetter(0, 1, 2, 3)):
+        members = list(group)
+        flags = Flags(parked, ending, was_claimed=any(attempts for *_, attempts in members))
+        expected = _expected([StepState(step) for *_, step, _ in members], flags)
+        if expected is not None and state not in (expected, RunState.COMPENSATING):
+            yield run_id, f"the run is {state}; its steps and flags say {expected}"
+
+
+def _expected(steps: list[StepState], flags: Flags) -> RunState | None:
+    return RunState.COMPENSATING if StepState.COMPENSATING in steps else run_state(steps, flags)
+
+
+def _without_open_step(scope: Scope) -> Found:
+    still_open = StepRun.objects.using(scope.steps().db).filter(run=OuterRef("pk"), state__in=_texts(STEP_OPEN))
+    runs = scope.runs().filter(ended_at__isnull=True, ending_reason="").exclude(state=RunState.COMPENSATING)
+    for run_id, state in runs.filter(~Exists(still_open)).values_list("pk", "state").iterator(chunk_size=CHUNK):
+        yield run_id, f"the run is {state} and none of its steps is open"
+
+
+def _end_states(scope: Scope) -> Found:
+    fits = Q(ending_reason="") | Q(state=RunState.ABANDONED)
+    for reason, verb in END_OF.items():
+        fits |= Q(ending_reason=str(reason), state=str(RUN_MOVES[verb][1]))
+    runs = scope.runs().filter(ended_at__isnull=False).exclude(fits)
+    runs = runs.exclude(state__in=[RunState.COMPENSATED, RunState.COMPENSATION_FAILED])
+    for run_id, state, reason in runs.values_list("pk", "state", "ending_reason").iterator(chunk_size=CHUNK):
+        yield run_id, f"the run was ending because of {reason}, and is {state}"
+
+
+def _open_steps(scope: Scope) -> Found:
+    steps = scope.steps().filter(run__ended_at__isnull=False, state__in=_texts(STEP_OPEN))
+    for run_id, name, state in steps.values_list("run_id", "name", "state").iterator(chunk_size=CHUNK):
+        yield run_id, f"the run has ended and its step {name} is {state}"
+
+
+def _open_requests(scope: Scope) -> Found:
+    requests = scope.requests().filter(run__ended_at__isnull=False, state=ApprovalState.OPEN)
+    for run_id, pk in requests.values_list("run_id", "pk").iterator(chunk_size=CHUNK):
+        yield run_id, f"the run has ended and request {pk} is still open"
+
+
+def _open_effects_of_runs(scope: Scope) -> Found:
+    rows = scope.effects().filter(run__ended_at__isnull=False, state__in=_texts(EFFECT_OPEN))
+    rows = rows.exclude(run__state=RunState.ABANDONED)
+    for run_id, effect, state, pk in rows.values_list("run_id", "effect", "state", "pk").iterator(chunk_size=CHUNK):
+        yield run_id, f"the run has ended and its effect {effect} ({pk}) is {state}"
+
+
+def _open_effects_of_steps(scope: Scope) -> Found:
+    rows = scope.effects().filter(run__ended_at__isnull=True, state__in=_texts(EFFECT_OPEN))
+    rows = rows.filter(step__state__in=_texts(STEP_ENDED))
+    values = rows.values_list("run_id", "effect", "state", "pk", "step__name", "step__state")
+    for run_id, effect, state, pk, name, step_state in values.iterator(chunk_size=CHUNK):
+        yield run_id, f"step {name} is {step_state} and its effect {effect} ({pk}) is {state}"
+
+
+def _texts(states: frozenset[StepState] | frozenset[object]) -> list[str]:
+    return [str(state) for state in states]

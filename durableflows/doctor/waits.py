@@ -1,0 +1,180 @@
+"""Has every live run a next thing, and does it come when it is due? (P10)"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from durableflows.conf import settings
+from durableflows.core.states import EFFECT_OPEN, ApprovalState, RunState, StepState
+from durableflows.doctor.findings import Finding, finding, listed
+from durableflows.doctor.rows import CHUNK, Scope
+from durableflows.models import ApprovalRequest, SideEffect, Worker
+from durableflows.transactions import database
+
+Found = Iterator[tuple[UUID, str]]
+
+MARGIN_SECONDS = 30.0
+"""What is late by less is only waiting for the next sweep."""
+STUCK_SECONDS = 600.0
+"""Late by more under a living ticker: sweeping does not help."""
+SENDS_UNCLAIMED = 4
+
+
+def ticking_since(now: datetime) -> datetime | None:
+    """Since when the longest running of the living tickers has been there, or None."""
+    beats = Worker.objects.using(database()).filter(stopped_at__isnull=True)
+    fresh = now - timedelta(seconds=settings().STALE_SECONDS)
+    started: datetime | None = (
+        beats.filter(heartbeat_at__gt=fresh, swept_at__gt=fresh)
+        .order_by("started_at")
+        .values_list("started_at", flat=True)
+        .first()
+    )
+    return started
+
+
+def examine_waits(scope: Scope) -> list[Finding]:
+    """All findings about what comes next, and about what is late."""
+    return [
+        *listed("no-next-thing", _without_next(scope)),
+        *listed("no-request", _without_request(scope)),
+        *listed("request-without-step", _without_step(scope)),
+        *_late(scope, "lease-overdue", _leases(scope), "must_end_by", "its worker should have ended it"),
+        *_late(scope, "retry-overdue", _retries(scope), "wake_at", "it should have been tried again"),
+        *_late(scope, "unsent", _unsent(scope), "resend_at", "it should have been sent to a worker"),
+        *_late(scope, "look-overdue", _unsettled(scope), "wake_at", "it should have been looked at"),
+        *_late(scope, "request-overdue", _expired(scope), "expires_at", "its request should have expired"),
+        *_late_runs(scope, "deadline-overdue", _past_deadline(scope), "deadline_at", "its deadline has passed"),
+        *_late_runs(scope, "end-overdue", _quiet(scope), "changed_at", "it is ending and nothing of it is open"),
+        *listed("parked", _parked(scope)),
+        *listed("needs-person", _needs_person(scope)),
+        *listed("unclaimed", _unclaimed(scope)),
+        *_tickers(scope),
+    ]
+
+
+def _without_next(scope: Scope) -> Found:
+    live = scope.steps().filter(run__ended_at__isnull=True)
+    goes_on = Q(run__parked_reason="", run__ending_reason="")
+    nothing = (
+        Q(state=StepState.READY, resend_at__isnull=True) & goes_on
+        | Q(state=StepState.RETRY_SCHEDULED, wake_at__isnull=True) & goes_on
+        | Q(state=StepState.RUNNING, must_end_by__isnull=True)
+        | Q(state__in=[StepState.NEEDS_RECONCILIATION, StepState.WAITING], wake_at__isnull=True, needs_person=False)
+    )
+    values = live.filter(nothing).values_list("run_id", "name", "state")
+    for run_id, name, state in values.iterator(chunk_size=CHUNK):
+        yield run_id, f"step {name} is {state} and nothing says when it goes on"
+
+
+def _without_request(scope: Scope) -> Found:
+    asked = ApprovalRequest.objects.using(database()).filter(step=OuterRef("pk"), state=ApprovalState.OPEN)
+    steps = scope.steps().filter(run__ended_at__isnull=True, state=StepState.WAITING_HUMAN)
+    for run_id, name in steps.filter(~Exists(asked)).values_list("run_id", "name").iterator(chunk_size=CHUNK):
+        yield run_id, f"step {name} waits for a decision that nobody is asked for"
+
+
+def _without_step(scope: Scope) -> Found:
+    requests = scope.requests().filter(state=ApprovalState.OPEN, run__ended_at__isnull=True)
+    values = requests.exclude(step__state=StepState.WAITING_HUMAN).values_list("run_id", "pk", "step__state")
+    for run_id, pk, state in values.iterator(chunk_size=CHUNK):
+        yield run_id, f"request {pk} is open and its step is {state}"
+
+
+def _leases(scope: Scope) -> QuerySet[Any]:
+    return scope.steps().filter(state=StepState.RUNNING, run__ended_at__isnull=True)
+
+
+def _retries(scope: Scope) -> QuerySet[Any]:
+    return scope.steps().filter(state=StepState.RETRY_SCHEDULED, run__parked_reason="", run__ended_at__isnull=True)
+
+
+def _unsent(scope: Scope) -> QuerySet[Any]:
+    return scope.steps().filter(state=StepState.READY, run__parked_reason="", run__ended_at__isnull=True)
+
+
+def _unsettled(scope: Scope) -> QuerySet[Any]:
+    states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
+    return scope.steps().filter(state__in=states, needs_person=False, run__ended_at__isnull=True)
+
+
+def _expired(scope: Scope) -> QuerySet[Any]:
+    return scope.requests().filter(state=ApprovalState.OPEN, run__ended_at__isnull=True, run__ending_reason="")
+
+
+def _past_deadline(scope: Scope) -> QuerySet[Any]:
+    return scope.runs().filter(ended_at__isnull=True, ending_reason="")
+
+
+def _quiet(scope: Scope) -> QuerySet[Any]:
+    rows = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
+    is_open = Q(state__in=[str(state) for state in EFFECT_OPEN]) | Q(settles_at__gt=scope.now)
+    return scope.runs().filter(state=RunState.ENDING).filter(~Exists(rows.filter(is_open)))
+
+
+def _late(scope: Scope, code: str, rows: QuerySet[Any], field: str, what: str) -> list[Finding]:
+    """Steps and requests whose time has passed by more than the margin, with the step's name."""
+    name = "step__name" if field == "expires_at" else "name"
+    error = "send_error" if field == "resend_at" else name
+    late = rows.filter(**{f"{field}__lt": scope.now - timedelta(seconds=MARGIN_SECONDS)})
+    found = [
+        (run_id, at, f"step {step}: {what}" + (f" ({text})" if error == "send_error" and text else ""))
+        for run_id, at, step, text in late.values_list("run_id", field, name, error).iterator(chunk_size=CHUNK)
+    ]
+    return _by_age(scope, code, found)
+
+
+def _late_runs(scope: Scope, code: str, rows: QuerySet[Any], field: str, what: str) -> list[Finding]:
+    late = rows.filter(**{f"{field}__lt": scope.now - timedelta(seconds=MARGIN_SECONDS)})
+    found = [
+        (run_id, at, f"the run: {what}") for run_id, at in late.values_list("pk", field).iterator(chunk_size=CHUNK)
+    ]
+    return _by_age(scope, code, found)
+
+
+def _by_age(scope: Scope, code: str, found: list[tuple[UUID, datetime, str]]) -> list[Finding]:
+    """Late without a ticker is due; late for long, although one has been sweeping all the time, is broken."""
+    limit = scope.now - timedelta(seconds=STUCK_SECONDS)
+    sweeps = scope.ticking_since is not None and scope.ticking_since < limit
+    stuck = [(run_id, _since(text, at)) for run_id, at, text in found if sweeps and at < limit]
+    due = [(run_id, _since(text, at)) for run_id, at, text in found if not (sweeps and at < limit)]
+    return [*listed("stuck", stuck), *listed(code, due)]
+
+
+def _since(text: str, at: datetime) -> str:
+    return f"{text}, due since {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _parked(scope: Scope) -> Found:
+    runs = scope.runs().filter(ended_at__isnull=True).exclude(parked_reason="")
+    for run_id, reason, detail in runs.values_list("pk", "parked_reason", "parked_detail").iterator(chunk_size=CHUNK):
+        yield run_id, f"parked, {reason}: {detail}"
+
+
+def _needs_person(scope: Scope) -> Found:
+    steps = scope.steps().filter(needs_person=True, run__ended_at__isnull=True)
+    for run_id, name, why in steps.values_list("run_id", "name", "waits_for").iterator(chunk_size=CHUNK):
+        yield run_id, f"step {name}: {why}"
+
+
+def _unclaimed(scope: Scope) -> Found:
+    steps = scope.steps().filter(
+        state=StepState.READY, sends__gte=SENDS_UNCLAIMED, run__parked_reason="", run__ended_at__isnull=True
+    )
+    for run_id, name, sends, why in steps.values_list("run_id", "name", "sends", "retry_reason").iterator(CHUNK):
+        yield run_id, f"step {name} was sent {sends} times and no worker took it" + (f": {why}" if why else "")
+
+
+def _tickers(scope: Scope) -> list[Finding]:
+    if scope.ticking_since is not None or not scope.runs().filter(ended_at__isnull=True).exists():
+        return []
+    fresh = scope.now - timedelta(seconds=settings().STALE_SECONDS)
+    beating = Worker.objects.using(database()).filter(stopped_at__isnull=True, heartbeat_at__gt=fresh)
+    if not beating.exists():
+        return [finding("no-ticker", None, "runs are under way and no ticker has been heard of")]
+    # One that has just started has not swept yet.
+    old = beating.filter(started_at__lt=fresh)
+    return [finding("ticker-stalled", None, f"ticker {worker.name} beats and does not sweep") for worker in old]
