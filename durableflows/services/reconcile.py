@@ -157,7 +157,7 @@ def _resolve(
     if verdict == "happened":
         _happened(row, receipt, now)
     elif verdict == "did_not_happen":
-        _did_not_happen(row, now)
+        _did_not_happen(run, row, now)
     else:
         _ask_again(run, row, now)
     row.verdict, row.verdict_by, row.verdict_reason, row.verdict_at = verdict, actor_name, reason, now
@@ -184,7 +184,7 @@ def _happened(row: SideEffect, receipt: dict[str, JSON] | None, now: datetime) -
     row.settled_at, row.in_doubt_since, row.next_lookup_at = now, None, None
 
 
-def _did_not_happen(row: SideEffect, now: datetime) -> None:
+def _did_not_happen(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
     if row.settles_at is not None and now < row.settles_at:
         raise TooLate(f"a request of {row.effect} may still arrive until {row.settles_at:%H:%M:%S}: decide after that")
     if row.state == EffectState.ACCEPTED:
@@ -192,7 +192,9 @@ def _did_not_happen(row: SideEffect, now: datetime) -> None:
     if row.state == EffectState.UNKNOWN:
         row.find_absent()
     row.in_doubt_since = row.next_lookup_at = row.settles_at = None
-    row.audit_at = row.audit_at or now + timedelta(seconds=settings().AUDIT_SECONDS)
+    effect = _declared(run, row)
+    if effect is None or effect.lookup is not None:  # without a lookup the audit would be due for ever
+        row.audit_at = row.audit_at or now + timedelta(seconds=settings().AUDIT_SECONDS)
 
 
 def _ask_again(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
