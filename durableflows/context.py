@@ -85,10 +85,13 @@ class RunContext(Run[WorkflowState]):
             raise error  # SystemExit and the like: recorded as unknown, then obeyed
         if answer.kind is AnswerKind.RECEIPT and state is EffectState.CONFIRMED:
             return cast(R, value)
+        if state is EffectState.CONFIRMED:
+            # Another send or a lookup brought the receipt meanwhile: what this one said is about this one only (rule 7).
+            return effect.load_receipt(ledger.receipt_of(reserved.effect_id))
         if answer.kind is AnswerKind.ACCEPTED and state is EffectState.ACCEPTED:
             raise EffectOpen(f"{name} was accepted", outcome=Waits(f"{name} was accepted by {effect.provider}"))
-        if error is not None and ledger.is_negative(answer) and state is not EffectState.UNKNOWN:
-            raise error
+        if error is not None and ledger.is_negative(answer) and state in (EffectState.PLANNED, EffectState.REJECTED):
+            raise error  # only when the row believes it: a fenced worker's "no" must not send a body another way
         outcome = InDoubt(answer.error, answer.retry_after_seconds)
         raise EffectOpen(f"{name} may have happened", outcome=outcome) from error
 

@@ -340,6 +340,12 @@ def has_open_sends(run_locked: WorkflowRun, now: datetime) -> bool:
     return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()
 
 
+def receipt_of(effect_id: UUID) -> JSON:
+    """The stored receipt of an effect that is known to have happened; nothing ever changes it."""
+    receipt: JSON = SideEffect.objects.using(database()).values_list("receipt", flat=True).get(pk=effect_id)
+    return receipt
+
+
 def is_negative(answer: Answer) -> bool:
     """Does the answer say that this send did nothing?"""
     return answer.kind in NEGATIVE

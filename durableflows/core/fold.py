@@ -31,16 +31,25 @@ def fold(
     """
     if answer is AnswerKind.RECEIPT:
         return _receipt(state, is_holder=is_holder, doubted=doubted, run_ended=run_ended, same_receipt=same_receipt)
+    if answer is AnswerKind.ACCEPTED:
+        return _accepted(state, closes=is_holder and not doubted)
     if not is_holder or state is not EffectState.DISPATCHED:
         # A worker without the lease says nothing about sends begun after its own; doubt never overwrites a receipt.
         return Fold()
-    if answer is AnswerKind.ACCEPTED:
-        return Fold("accept", closes=not doubted)
     if answer in NEGATIVE:
         if doubted:
             return Fold("doubt")
         return Fold("reject" if answer is AnswerKind.REJECTED else "give_back", closes=True)
     return Fold("doubt")
+
+
+def _accepted(state: EffectState, *, closes: bool) -> Fold:
+    """The provider's word that a request came through; it counts whoever brings it, as a receipt does (rule 8)."""
+    if state in (EffectState.DISPATCHED, EffectState.UNKNOWN):
+        return Fold("accept", closes=closes)
+    if state in _SURPRISED:
+        return Fold(None, alert=f"the provider accepted an effect that was {state}: it may happen yet")
+    return Fold()
 
 
 def _receipt(state: EffectState, *, is_holder: bool, doubted: bool, run_ended: bool, same_receipt: bool) -> Fold:
