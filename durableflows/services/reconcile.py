@@ -1,5 +1,6 @@
 """What becomes of steps whose effects are not settled, and the verdicts of people. One function, one verb."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -53,8 +54,12 @@ def _route(run_id: UUID, step_id: UUID) -> list[UUID]:
     if decision.verb is not None:
         progress.apply(run, step, decision, now=now)
         return []
+    due = [pk for pk, move in moves.items() if move.next is Next.LOOK_UP and move.at <= now]
+    if due:
+        # The question is a message, and may be lost or wait in a long queue: ask again later, not at every sweep.
+        decision = replace(decision, wake_at=now + timedelta(seconds=settings().RESEND_SECONDS))
     _note(run, step, decision, now)
-    return [pk for pk, move in moves.items() if move.next is Next.LOOK_UP and move.at <= now]
+    return due
 
 
 def _note(run: WorkflowRun, step: StepRun, decision: decide.Decision, now: datetime) -> None:
