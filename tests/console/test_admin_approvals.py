@@ -17,7 +17,8 @@ from django.urls import reverse
 
 from durableflows import api, clock
 from durableflows.core import registry
-from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, StepRun, WorkflowRun
+from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.runner import run_step
 from tests.support.bonus import OTHER_PERMISSION, PERMISSION, SHOWN
 
 pytestmark = pytest.mark.django_db
@@ -124,7 +125,7 @@ def test_the_page_says_what_is_decided(asked: ApprovalRequest, manager: User, br
 
     for words in ("Bonus for Ada", "USD 600.00", "Loyal since", "2019", "asker", PERMISSION, "Nobody yet"):
         assert words in page
-    assert "the run goes on with “pay”" in page
+    assert "the run goes on with “pay”, which calls bonus.give at bank" in page
     assert "the run goes on with “apologise”" in page
     assert asked.facts_digest in page
     assert 'value="approve"' in page
@@ -571,6 +572,24 @@ def test_a_run_is_shown_with_all_that_happened(
     for words in ("bonus version 1", "asker", "prepare", "Bonus for Ada", "go on", "approval.answered", address(asked)):
         assert words in page
     assert "default-src 'self'" in response["Content-Security-Policy"]
+
+
+def test_a_run_shows_its_effects_with_sends_and_receipts(ask: Ask, manager: User, person: People, browse: Browse):
+    asked = ask(HOSTILE)
+    api.answer(asked.pk, "approve", by=manager, facts_digest=asked.facts_digest)
+    assert run_step(asked.run_id, StepRun.objects.get(run=asked.run_id, name="pay").pk)
+    client = browse(person("root", is_superuser=True))
+
+    effect = SideEffect.objects.get()
+    page = text(client.get(reverse("admin:durableflows_workflowrun_change", args=[asked.run_id])))
+    row = text(client.get(reverse("admin:durableflows_sideeffect_change", args=[effect.pk])))
+
+    assert effect.state == "CONFIRMED"
+    for words in ("bonus.give", "at bank", "b_1", effect.key, "send 1", "done"):
+        assert words in page
+    assert is_inert(page)
+    assert is_inert(row)
+    assert "key-1234567890" not in page + row
 
 
 def test_a_long_history_is_paged(asked: ApprovalRequest, person: People, browse: Browse, monkeypatch: Any):

@@ -3,7 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from durableflows import Facts, Money, Run, Workflow, WorkflowState, approval, step
+from pydantic import BaseModel, ConfigDict
+
+from durableflows import EffectCall, Facts, Money, Run, Workflow, WorkflowState, approval, effect, step
 
 PERMISSION = "auth.change_group"
 OTHER_PERMISSION = "auth.delete_group"
@@ -14,6 +16,21 @@ class BonusState(WorkflowState):
 
     amount: Money
     customer: str = "Ada"
+
+
+class Receipt(BaseModel):
+    """What the bank answers."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    id: str
+    note: str
+
+
+@effect(name="bonus.give", provider="bank", receipt=Receipt, key_window=timedelta(hours=24))
+def give(call: EffectCall, *, customer: str, api_key: str) -> Receipt:
+    call.check()
+    return Receipt(id="b_1", note=f"for {customer}")
 
 
 SHOWN: dict[str, Any] = {}
@@ -46,8 +63,9 @@ def declare(quorum: int = 1) -> type[Workflow[BonusState]]:
 
         ask = asked
 
-        @step(end=True)
-        def pay(self, run: Run[BonusState]) -> None: ...
+        @step(end=True, effects=(give,))
+        def pay(self, run: Run[BonusState]) -> None:
+            run.effect(give, customer=run.state.customer, api_key="key-1234567890")
 
         @step(end=True)
         def apologise(self, run: Run[BonusState]) -> None: ...
