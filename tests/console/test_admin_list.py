@@ -1,0 +1,107 @@
+"""Django's admin lists requests in words, and opens each on the page where it is decided."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from durableflows import api, clock
+from durableflows.core import registry
+from durableflows.models import ApprovalRequest
+from tests.support.bonus import PERMISSION
+from tests.support.pages import LIST, Ask, Browse, People, address, answer, text
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_list_says_in_words_what_waits(asked: ApprovalRequest, manager: User, browse: Browse):
+    page = text(browse(manager).get(LIST)).replace("\N{NO-BREAK SPACE}", " ")
+
+    for words in ("Bonus for Ada", "USD 600.00", "asker", "in 1 day, 23 hours", "waiting", address(asked)):
+        assert words in page
+
+
+@pytest.mark.parametrize(
+    ("standing", "shown"), [("mine", ["Cy"]), ("open", ["Bo", "Cy"]), ("overdue", ["Ada"]), ("decided", ["Di"])]
+)
+def test_the_list_is_filtered_by_where_requests_stand(
+    standing: str, shown: list[str], ask: Ask, manager: User, person: People, browse: Browse
+):
+    late, _own, _mine, done = ask("Ada"), ask("Bo", by=manager), ask("Cy"), ask("Di")
+    ApprovalRequest.objects.filter(pk=late.pk).update(expires_at=clock.now() - timedelta(seconds=1))
+    api.answer(done.pk, "reject", by=person("boss", PERMISSION), facts_digest=done.facts_digest)
+
+    page = text(browse(manager).get(LIST, {"standing": standing}))
+
+    assert [name for name in ("Ada", "Bo", "Cy", "Di") if f"Bonus for {name}" in page] == shown
+
+
+def test_a_vote_given_is_no_longer_waiting_for_me(ask: Ask, manager: User, browse: Browse):
+    asked = ask(quorum=2)
+    api.answer(asked.pk, "approve", by=manager, facts_digest=asked.facts_digest)
+
+    assert "Bonus for Ada" not in text(browse(manager).get(LIST, {"standing": "mine"}))
+
+
+@pytest.mark.parametrize("query", ["ada", "asker", "id"])
+def test_requests_are_found(query: str, ask: Ask, manager: User, browse: Browse):
+    asked, _other = ask("Ada"), ask("Bo")
+    found = text(browse(manager).get(LIST, {"q": str(asked.pk) if query == "id" else query}))
+
+    assert "Bonus for Ada" in found
+    assert ("Bonus for Bo" in found) == (query == "asker")
+
+
+def test_the_list_asks_the_database_no_more_for_many_rows(
+    ask: Ask, manager: User, browse: Browse, django_assert_max_num_queries: Any
+):
+    for number in range(12):
+        ask(f"No. {number}")
+    client = browse(manager)
+
+    with django_assert_max_num_queries(15):
+        client.get(LIST)
+
+
+def test_a_request_opens_on_its_decision_page(asked: ApprovalRequest, manager: User, browse: Browse):
+    response = browse(manager).get(f"{LIST}{asked.pk}/change/")
+
+    assert response.status_code == 302
+    assert response["Location"] == address(asked)
+
+
+def test_the_page_says_what_is_decided(asked: ApprovalRequest, manager: User, browse: Browse):
+    response = browse(manager).get(address(asked))
+    page = text(response)
+
+    for words in ("Bonus for Ada", "USD 600.00", "Loyal since", "2019", "asker", PERMISSION, "Nobody yet"):
+        assert words in page
+    assert "the run goes on with “pay”, which calls bonus.give at bank" in page
+    assert "the run goes on with “apologise”" in page
+    assert asked.facts_digest in page
+    assert 'value="approve"' in page
+    assert "default-src 'self'" in response["Content-Security-Policy"]
+
+
+def test_the_page_asks_the_database_little(
+    asked: ApprovalRequest, manager: User, browse: Browse, django_assert_max_num_queries: Any
+):
+    client = browse(manager)
+
+    with django_assert_max_num_queries(20):
+        client.get(address(asked))
+
+
+def test_the_page_works_for_a_workflow_that_this_process_does_not_know(
+    asked: ApprovalRequest, manager: User, browse: Browse
+):
+    client = browse(manager)
+    with registry.isolated():
+        page = client.get(address(asked))
+        refused = answer(client, asked)
+
+    assert page.status_code == 200
+    assert refused.status_code == 409
+    assert "no workflow" in text(refused)
+    assert ApprovalRequest.objects.get().state == "OPEN"
