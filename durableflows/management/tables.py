@@ -1,0 +1,146 @@
+"""Rows as lines for a terminal and as values for programs. Texts of others are made harmless; secrets are masked."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from durableflows.core.payload import redact
+from durableflows.explain_words import plain
+from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+
+CELL_LIMIT = 60
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a verb has to say: `data` for --json, `lines` for people, and the exit code."""
+
+    data: object
+    lines: Sequence[str]
+    exit_code: int = 0
+
+
+def table(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
+    """Columns of equal width under their names; nothing for no rows."""
+    if not rows:
+        return []
+    cells = [list(names), *([_cell(row.get(name)) for name in names] for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else plain(value, CELL_LIMIT)
+
+
+def section(title: str, lines: Iterable[str]) -> list[str]:
+    """Lines under a title, or nothing."""
+    kept = list(lines)
+    return ["", f"{title}:", *(f"  {line}" for line in kept)] if kept else []
+
+
+def as_json(value: object) -> object:
+    """What `json.dumps` cannot write by itself."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID | StrEnum):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def of_run(run: WorkflowRun) -> Row:
+    """A run in a list."""
+    return {
+        "id": run.pk,
+        "workflow": run.workflow,
+        "version": run.version,
+        "state": str(run.state),
+        "word": run.word,
+        "key": run.business_key,
+        "owner": run.owner_name,
+        "created_at": run.created_at,
+        "ended_at": run.ended_at,
+    }
+
+
+def of_run_alone(run: WorkflowRun) -> Row:
+    """A run by itself."""
+    return of_run(run) | {
+        "deadline_at": run.deadline_at,
+        "parked_reason": run.parked_reason,
+        "parked_detail": run.parked_detail,
+        "ending_reason": run.ending_reason,
+        "cancel_asked_by": run.cancel_asked_by,
+        "cancel_reason": run.cancel_reason,
+        "alert": run.alert,
+        "error_class": run.error_class,
+        "error_text": run.error_text,
+        "checkpoint_sequence": run.checkpoint_sequence,
+        "data": redact(run.data),
+        "result": redact(run.result),
+    }
+
+
+def of_step(step: StepRun) -> Row:
+    """A step of a shown run."""
+    return {
+        "id": step.pk,
+        "step": step.name,
+        "visit": step.visit,
+        "state": str(step.state),
+        "attempts": step.attempts,
+        "wake_at": step.wake_at,
+        "resend_at": step.resend_at,
+        "must_end_by": step.must_end_by,
+        "needs_person": step.needs_person,
+        "why": step.waits_for or step.retry_reason or step.send_error or step.error_text,
+    }
+
+
+def of_effect(row: SideEffect) -> Row:
+    """An effect of a shown run, with the version that a verdict must name."""
+    return {
+        "id": row.pk,
+        "effect": row.effect,
+        "operation": row.operation,
+        "issue": row.issue,
+        "state": str(row.state),
+        "row_version": row.row_version,
+        "sends": row.send_count,
+        "lookups": row.lookup_count,
+        "in_doubt_since": row.in_doubt_since,
+        "key": row.key,
+        "receipt": redact(row.receipt),
+        "reason": row.reason,
+        "contradiction": row.contradiction,
+        "audit_at": row.audit_at,
+    }
+
+
+def of_request(request: ApprovalRequest) -> Row:
+    """A request of a shown run."""
+    return {
+        "id": request.pk,
+        "title": request.title,
+        "state": str(request.state),
+        "permission": request.permission,
+        "created_at": request.created_at,
+        "expires_at": request.expires_at,
+        "closed_reason": request.closed_reason,
+    }
+
+
+def of_event(event: RunEvent) -> Row:
+    """An event of a shown run."""
+    return {
+        "sequence": event.sequence,
+        "at": event.at,
+        "kind": event.kind,
+        "actor": event.actor_name,
+        "data": event.data,
+    }

@@ -1,0 +1,226 @@
+"""The verbs of `manage.py durableflows`: one function each, options in, a `Report` out. They print nothing.
+
+Rows change only through `api` and the sweeps. Errors of the engine pass; the command turns them into messages.
+"""
+
+import getpass
+import logging
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+
+import durableflows
+from durableflows import api, clock, doctor
+from durableflows.doctor import Finding, Severity
+from durableflows.errors import InvalidState, NotFoundError
+from durableflows.explain_words import plain
+from durableflows.management import graph, tables
+from durableflows.management.tables import Report, section, table
+from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.selectors import runs_for
+from durableflows.services import sweeps
+from durableflows.transactions import database
+
+logger = logging.getLogger("durableflows")
+
+ROWS_SHOWN = 200
+RUN_COLUMNS = ("id", "workflow", "version", "state", "key", "owner", "created_at", "ended_at")
+STEP_COLUMNS = ("step", "visit", "state", "attempts", "wake_at", "must_end_by", "why")
+EFFECT_COLUMNS = ("id", "effect", "issue", "state", "row_version", "in_doubt_since", "reason", "contradiction")
+REQUEST_COLUMNS = ("id", "title", "state", "permission", "expires_at", "closed_reason")
+EVENT_COLUMNS = ("sequence", "at", "kind", "actor")
+
+
+def list_runs(options: Namespace) -> Report:
+    """Runs, newest first."""
+    runs = runs_for(None)
+    if options.workflow:
+        runs = runs.filter(workflow=options.workflow)
+    if options.state:
+        runs = runs.filter(state=options.state)
+    rows = [tables.of_run(run) for run in runs.defer("data", "result", "manifest")[: options.limit]]
+    return Report(rows, table(rows, RUN_COLUMNS) or ["no runs"])
+
+
+def show(options: Namespace) -> Report:
+    """One run with its rows: newest steps, effects, requests and events."""
+    run = api.get(options.run)
+    whole = tables.of_run_alone(run)
+    alias = database()
+    parts: dict[str, list[tables.Row]] = {
+        "steps": [tables.of_step(row) for row in _newest(StepRun.objects.using(alias).filter(run=run))],
+        "effects": [tables.of_effect(row) for row in _newest(SideEffect.objects.using(alias).filter(run=run))],
+        "requests": [tables.of_request(row) for row in _newest(ApprovalRequest.objects.using(alias).filter(run=run))],
+        "events": [tables.of_event(row) for row in _newest(RunEvent.objects.using(alias).filter(run=run), "sequence")],
+    }
+    columns = {
+        "steps": STEP_COLUMNS, "effects": EFFECT_COLUMNS, "requests": REQUEST_COLUMNS, "events": EVENT_COLUMNS,
+    }  # fmt: skip
+    lines = [f"{name}: {plain(value)}" for name, value in whole.items() if value not in (None, "")]
+    for title, rows in parts.items():
+        lines += section(title, table(rows, columns[title]))
+    return Report(whole | parts, lines)
+
+
+def _newest(rows: Any, order: str = "created_at") -> list[Any]:
+    return list(rows.order_by(f"-{order}", "-id")[:ROWS_SHOWN])[::-1]
+
+
+def explain(options: Namespace) -> Report:
+    """One run in plain sentences."""
+    story = api.explain(options.run)
+    data = {
+        "sentence": story.sentence,
+        "lines": [{"at": line.at, "kind": line.kind, "text": line.text} for line in story.lines],
+        "next": story.next,
+        "next_at": story.next_at,
+        "safe": list(story.safe),
+        "ended": story.ended,
+    }
+    lines = [story.sentence]
+    lines += section("what happened", [f"{at.at:%Y-%m-%d %H:%M:%S}  {at.kind:8}{at.text}" for at in story.lines])
+    if story.next:
+        lines += ["", f"next: {story.next}" + (f", {story.next_at:%Y-%m-%d %H:%M:%S} UTC" if story.next_at else "")]
+    lines += [f"safe now: {', '.join(story.safe) or 'nothing to do'}"]
+    return Report(data, lines)
+
+
+def cancel(options: Namespace) -> Report:
+    """Ask for the end of a run."""
+    run = api.cancel(options.run, by=_person(options.by), reason=_reason(options))
+    return _changed(run, "cancelled" if run.ended_at else "cancel asked; it ends when its open effects are settled")
+
+
+def retry(options: Namespace) -> Report:
+    """Let a parked run go on, or bring a retry forward."""
+    run = api.retry(options.run, by=_person(options.by), reason=_reason(options))
+    return _changed(run, "goes on")
+
+
+def _changed(run: WorkflowRun, what: str) -> Report:
+    return Report(tables.of_run(run), [f"run {run.pk}: {what} ({run.word})"])
+
+
+def resolve(options: Namespace) -> Report:
+    """Say what happened with an effect in doubt."""
+    effect_id = _id(options.effect, "an effect")
+    row = api.resolve_effect(
+        effect_id,
+        options.verdict,
+        by=_person(options.by),
+        reason=_reason(options),
+        row_version=options.row_version,
+        receipt=options.receipt,
+    )
+    row = SideEffect.objects.using(database()).get(pk=row.pk)  # the step was looked at after the verdict
+    return Report(tables.of_effect(row), [f"effect {row.pk}: {plain(row.effect)} is {row.state}"])
+
+
+def sweep(options: Namespace) -> Report:
+    """Do once what is due. Never calls other workers dead: one look cannot tell. Fails when a sweep failed."""
+    done: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    for name, job in sweeps.JOBS.items():
+        if name == "stale workers":
+            continue
+        try:
+            done[name] = job(clock.now())
+        except Exception as error:  # the other sweeps still run; the exit code says that one did not
+            logger.exception("the sweep of %s failed", name)
+            failed[name] = plain(f"{type(error).__name__}: {error}")
+    lines = [f"{name}: {count}" for name, count in done.items()]
+    lines += [f"{name}: failed, {text}" for name, text in failed.items()]
+    return Report({"moved": done, "failed": failed}, lines, 1 if failed else 0)
+
+
+def ticker(options: Namespace) -> Report:
+    """Sweep until TERM or Ctrl-C."""
+    from durableflows import ticker as ticking
+
+    ticking.run_forever()
+    return Report({}, [])
+
+
+def examine(options: Namespace) -> Report:
+    """Prove the promises from the rows."""
+    found = doctor.examine(api.get(options.run).pk if options.run else None)
+    is_ill = any(one.severity is Severity.BROKEN for one in found) or (options.strict and bool(found))
+    data = [
+        {"severity": one.severity, "code": one.code, "run": one.run_id, "text": one.text, "cure": one.cure}
+        for one in found
+    ]
+    counts = {severity: sum(one.severity is severity for one in found) for severity in Severity}
+    total = ", ".join(f"{count} {severity}" for severity, count in counts.items())
+    return Report(
+        data, [*_findings(found), total if found else "nothing is broken, due or needs attention"], int(is_ill)
+    )
+
+
+def _findings(found: tuple[Finding, ...]) -> list[str]:
+    lines: list[str] = []
+    for one in found:
+        run = f" run {one.run_id}" if one.run_id else ""
+        lines += [f"{one.severity} [{one.code}]{run}: {plain(one.text)}", f"  {one.cure}"]
+    return lines
+
+
+def show_graph(options: Namespace) -> Report:
+    """States and legal moves."""
+    if not options.write_docs:
+        return Report(graph.as_data(), graph.page().splitlines())
+    root = Path(durableflows.__file__).parents[1]
+    if not (root / "pyproject.toml").is_file():
+        raise NotFoundError(f"{root} is not durableflows' own repository, which this page belongs to")
+    target = root / graph.PAGE
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(graph.page(), encoding="utf-8")
+    return Report({"written": str(target)}, [f"written: {target}"])
+
+
+def _person(name: str) -> Any:
+    """The user in whose name it is done; None: who may run commands on the server is trusted."""
+    if not name:
+        return None
+    users = get_user_model()
+    person = users._default_manager.filter(**{users.USERNAME_FIELD: name}, is_active=True).first()
+    if person is None:
+        raise NotFoundError(f"there is no active user {plain(name)!r}")
+    return person
+
+
+def _reason(options: Namespace) -> str:
+    """The given reason; without a user it also keeps who was logged in on the server."""
+    reason = str(options.reason).strip()
+    if not reason or "\x00" in reason:
+        raise InvalidState("--reason needs words: it stays on the record")
+    if options.by:
+        return reason
+    try:
+        return f"{reason} (command line, {getpass.getuser()})"
+    except (KeyError, OSError):
+        return f"{reason} (command line)"
+
+
+def _id(text: str, what: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFoundError(f"{plain(text, 60)!r} is not the id of {what}") from None
+
+
+VERBS: Mapping[str, Callable[[Namespace], Report]] = {
+    "list": list_runs,
+    "show": show,
+    "explain": explain,
+    "cancel": cancel,
+    "retry": retry,
+    "resolve": resolve,
+    "sweep": sweep,
+    "ticker": ticker,
+    "doctor": examine,
+    "graph": show_graph,
+}

@@ -1,0 +1,42 @@
+"""The page about states says what the code says."""
+
+import re
+
+import pytest
+
+from durableflows.core.states import RunState
+from durableflows.management import graph
+from tests.contract.source import ROOT
+
+
+def test_the_page_is_the_code():
+    written = (ROOT / graph.PAGE).read_text(encoding="utf-8")
+
+    assert written == graph.page(), "run `manage.py durableflows graph --write-docs`"
+
+
+@pytest.mark.parametrize("machine", graph.MACHINES, ids=lambda machine: machine.title)
+def test_a_diagram_shows_every_state_and_every_move(machine: graph.Machine):
+    text = graph.diagram(machine)
+
+    verbs = set(re.findall(r": (\w+)$", text, re.MULTILINE))
+    assert verbs == set(machine.moves)
+    touched = {state for sources, target in machine.moves.values() for state in (*sources, target)}
+    assert touched == set(machine.states)
+    assert machine.ends <= set(machine.states)
+
+
+def test_what_has_ended_has_no_way_out():
+    """But steps: one that succeeded may be undone, one that failed may be given a new try."""
+    ways_out = {
+        (verb, str(state))
+        for machine in graph.MACHINES
+        for verb, (sources, _) in machine.moves.items()
+        for state in machine.ends & set(sources)
+    }
+
+    assert ways_out == {("compensate", "SUCCEEDED"), ("make_ready", "FAILED_PERMANENT")}
+
+
+def test_every_run_state_has_a_word():
+    assert [line.split("|")[1].strip() for line in graph.words().splitlines()[2:]] == [str(state) for state in RunState]
