@@ -25,6 +25,9 @@ from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step
 from durableflows.transactions import database, transact, transact_durably
 
+# Outcomes of a send after which its request may still arrive; '' is an answer not yet recorded.
+UNEXPLAINED = ("", str(AnswerKind.UNKNOWN), str(AnswerKind.IN_USE))
+
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
@@ -245,12 +248,18 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         EffectState(row.state),
         answer.kind,
         is_holder=is_holder,
-        doubted=row.in_doubt_since is not None,
+        doubted=row.in_doubt_since is not None or _others_open(row, send, now),
         run_ended=run.ended_at is not None,
         same_receipt=row.receipt == answer.receipt,
     )
     apply_fold(run, step, row, change, answer, now=now, source="send")
     return EffectState(row.state)
+
+
+def _others_open(row: SideEffect, send: EffectSend, now: datetime) -> bool:
+    """Is another send of the row unexplained and within its settle time? A receipt clears the doubt, not these (rule 3)."""
+    others = EffectSend.objects.using(database()).filter(effect=row, kind="send", closes_at__gt=now).exclude(pk=send.pk)
+    return others.filter(outcome__in=UNEXPLAINED).exists()
 
 
 def _close_send(send: EffectSend, answer: Answer, now: datetime) -> None:

@@ -117,7 +117,7 @@ def next_due() -> datetime | None:
     moments = [moment for moment in steps.values_list("wake_at", flat=True) if moment]
     running = StepRun.objects.using(database()).filter(state=StepState.RUNNING)
     moments += [moment for moment in running.values_list("must_end_by", flat=True) if moment]
-    ending = SideEffect.objects.using(database()).filter(run__state="ENDING", settles_at__isnull=False)
+    ending = SideEffect.objects.using(database()).filter(run__state="ENDING", settles_at__gt=clock.now())
     moments += [moment for moment in ending.values_list("settles_at", flat=True) if moment]
     return min(moments) if moments else None
 
