@@ -21,8 +21,7 @@ def read_or_make_secret_key(folder: Path) -> str:
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Written whole under another name, then linked: nobody reads half a key, and only the first link stays.
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(secrets.token_urlsafe(50))

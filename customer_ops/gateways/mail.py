@@ -44,8 +44,8 @@ def send(call: EffectCall, *, to: str, subject: str, body: str) -> MailReceipt:
     message = _compose(message_id, to=to, subject=subject, body=body)
     connection: BaseEmailBackend = get_connection(fail_silently=False, timeout=call.remaining_seconds())
     call.check()
-    _open(connection)
     try:
+        _open(connection)
         call.check()  # connecting may have taken long
         _hand_over(connection, message)
     finally:
@@ -98,11 +98,15 @@ def _answer(error: Exception) -> tuple[int, str]:
     """The server's refusal, (0, "") for none. Other errors of smtplib carry codes that it made up itself."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         code, answer = next(iter(error.recipients.values()))
-    elif isinstance(error, smtplib.SMTPSenderRefused | smtplib.SMTPDataError):
-        code, answer = error.smtp_code, error.smtp_error
-    else:
-        return 0, ""
-    return code, answer.decode(errors="replace")[:LONGEST_TEXT]
+        return code, _text(answer)
+    if isinstance(error, smtplib.SMTPSenderRefused | smtplib.SMTPDataError):
+        return error.smtp_code, _text(error.smtp_error)
+    return 0, ""
+
+
+def _text(answer: bytes | str) -> str:
+    text = answer.decode(errors="replace") if isinstance(answer, bytes) else answer
+    return text[:LONGEST_TEXT]
 
 
 def has_text_left(connection: BaseEmailBackend) -> bool:
