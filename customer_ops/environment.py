@@ -53,7 +53,8 @@ def read_broker_url(url: str, *, folder: Path) -> dict[str, Any]:
     Any transport that Celery knows is taken; redis and filesystem get the options they need to be safe and quick here.
     """
     url = url or "filesystem://"
-    scheme = _split(url, variable="CELERY_BROKER_URL").scheme
+    first = url.partition(";")[0]  # several addresses, the next one for when the first is away
+    scheme = _split(first, variable="CELERY_BROKER_URL").scheme
     settings: dict[str, Any] = {"broker_url": url, "broker_connection_retry_on_startup": True}
     if scheme == "filesystem":
         settings["broker_transport_options"] = _filesystem(folder)
