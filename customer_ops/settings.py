@@ -150,7 +150,12 @@ CELERY_TASK_SEND_SENT_EVENT = True
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10
 CELERY_TIMEZONE = TIME_ZONE
 
-DURABLEFLOWS: dict[str, object] = {}
+# DURABLEFLOWS_STALE_SECONDS and the like, for a demo that need not wait half a minute for a dead worker.
+DURABLEFLOWS: dict[str, object] = {
+    name: float(os.environ[f"DURABLEFLOWS_{name}"])
+    for name in ("STALE_SECONDS", "LOOKUP_SECONDS", "RESEND_SECONDS")
+    if os.environ.get(f"DURABLEFLOWS_{name}")
+}
 
 # -- Errors
 
