@@ -5,14 +5,14 @@ Owns how Money lies in a table: `amount = MoneyField()` makes the columns `amoun
 use it. It never converts and never rounds; a row that holds half an amount cannot be read.
 """
 
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from django.db import models
 
 from durableflows.core.money import Money
 from durableflows.errors import InvalidState
 
-V = TypeVar("V", Money, Money | None)
+V = TypeVar("V", bound=Money | None)
 
 
 # A property, because Django takes a model's properties by name in Model(...), create(...) and update_or_create(...).
@@ -50,8 +50,7 @@ class MoneyField(property, Generic[V]):
     @overload
     def __get__(self, instance: models.Model, owner: type | None = None, /) -> V: ...
     def __get__(self, instance: models.Model | None, owner: type | None = None, /) -> "MoneyField[V] | V":
-        value: MoneyField[V] | V = super().__get__(instance, owner)
-        return value
+        return self if instance is None else cast(V, self._read(instance))
 
     def __set__(self, instance: models.Model, value: V, /) -> None:
         super().__set__(instance, value)

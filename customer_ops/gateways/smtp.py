@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.mail.backends.smtp import EmailBackend
 
-_Base = smtplib.SMTP if TYPE_CHECKING else object
+if TYPE_CHECKING:
+    _Base = smtplib.SMTP
+else:  # stands beside SMTP and SMTP_SSL alike
+    _Base = object
 
 DEFAULT_SECONDS = 10.0
 SHORTEST_SECONDS = 0.001  # 0 would mean "do not wait", another error
@@ -19,9 +22,9 @@ SHORTEST_SECONDS = 0.001  # 0 would mean "do not wait", another error
 class _Telling(_Base):
     has_text_left = False
 
-    def __init__(self, *arguments: Any, timeout: float = DEFAULT_SECONDS, **options: Any) -> None:
+    def __init__(self, host: str = "", port: int = 0, *, timeout: float = DEFAULT_SECONDS, **options: Any) -> None:
         self._ends_at = time.monotonic() + timeout
-        super().__init__(*arguments, timeout=timeout, **options)
+        super().__init__(host, port, timeout=timeout, **options)
 
     def send(self, s: Any) -> None:
         """Send bytes within what is left of the time."""
