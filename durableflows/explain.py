@@ -219,7 +219,7 @@ def _doubt(row: SideEffect) -> Line | None:
     if row.in_doubt_since is None or not row.is_in_doubt:
         return None
     why = f": {plain(row.reason)}" if row.reason else ""
-    return Line(row.in_doubt_since, f"{plain(row)} is in doubt: it may have happened{why}", "unknown")
+    return Line(row.in_doubt_since, f"{plain(row)} is in doubt, it may have happened{why}", "unknown")
 
 
 # --- what comes, and what a person may do

@@ -162,10 +162,15 @@ def _recorded(fact: Fact) -> Said:
         "REJECTED": (f"{name} was refused by the provider{by}: it did not happen", "certain"),
         "ACCEPTED": (f"{name} was accepted by the provider{by}, which is not done with it", "waiting"),
         "PLANNED": (f"{name} was not done: {fact.text('answer')}", "certain"),
-        "UNKNOWN": (f"{name} is in doubt: it may have happened ({fact.text('answer')})", "unknown"),
+        "UNKNOWN": (f"{name} is in doubt, it may have happened: {_doubt(fact)}", "unknown"),
     }
     state = fact.text("state")
     return said.get(state, (f"{name}: {fact.text('answer')}; it is {state}", "note"))
+
+
+def _doubt(fact: Fact) -> str:
+    answers = {"unknown": "its answer was lost", "key in use": "the provider still works on an earlier request"}
+    return answers.get(fact.text("answer"), "an earlier request of it is unexplained")
 
 
 def _resolved(fact: Fact) -> Said:

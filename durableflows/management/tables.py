@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
+from django.utils import timezone
+
 from durableflows.core.payload import redact
 from durableflows.explain_words import plain
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
@@ -35,7 +37,12 @@ def table(rows: Sequence[Row], names: Sequence[str]) -> list[str]:
 def _cell(value: object) -> str:
     if value is None or value == "":
         return "-"
-    return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else plain(value, CELL_LIMIT)
+    return local(value) if isinstance(value, datetime) else plain(value, CELL_LIMIT)
+
+
+def local(at: datetime) -> str:
+    """A moment in the project's time zone, as the sentences have it; --json gives UTC."""
+    return f"{timezone.localtime(at):%Y-%m-%d %H:%M:%S}"
 
 
 def section(title: str, lines: Iterable[str]) -> list[str]:

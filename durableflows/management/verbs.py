@@ -7,6 +7,7 @@ import getpass
 import logging
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,7 +20,7 @@ from durableflows.doctor import Finding, Severity
 from durableflows.errors import InvalidState, NotFoundError
 from durableflows.explain_words import plain
 from durableflows.management import graph, tables
-from durableflows.management.tables import Report, section, table
+from durableflows.management.tables import Report, local, section, table
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.selectors import runs_for
 from durableflows.services import sweeps
@@ -60,7 +61,11 @@ def show(options: Namespace) -> Report:
     columns = {
         "steps": STEP_COLUMNS, "effects": EFFECT_COLUMNS, "requests": REQUEST_COLUMNS, "events": EVENT_COLUMNS,
     }  # fmt: skip
-    lines = [f"{name}: {plain(value)}" for name, value in whole.items() if value not in (None, "")]
+    lines = [
+        f"{name}: {local(value) if isinstance(value, datetime) else plain(value)}"
+        for name, value in whole.items()
+        if value not in (None, "")
+    ]
     for title, rows in parts.items():
         lines += section(title, table(rows, columns[title]))
     return Report(whole | parts, lines)
@@ -82,9 +87,9 @@ def explain(options: Namespace) -> Report:
         "ended": story.ended,
     }
     lines = [story.sentence]
-    lines += section("what happened", [f"{at.at:%Y-%m-%d %H:%M:%S}  {at.kind:8}{at.text}" for at in story.lines])
+    lines += section("what happened", [f"{local(line.at)}  {line.kind:8}{line.text}" for line in story.lines])
     if story.next:
-        lines += ["", f"next: {story.next}" + (f", {story.next_at:%Y-%m-%d %H:%M:%S} UTC" if story.next_at else "")]
+        lines += ["", f"next: {story.next}" + (f", {local(story.next_at)}" if story.next_at else "")]
     lines += [f"safe now: {', '.join(story.safe) or 'nothing to do'}"]
     return Report(data, lines)
 

@@ -136,7 +136,7 @@ def test_a_lost_answer_is_unknown_until_the_lookup_finds_it(world: World):
     after = told(run)
 
     assert before.sentence.startswith("Checking what happened: test.pay may have happened")
-    assert "test.pay is in doubt: it may have happened (unknown)" in texts(before, "unknown")
+    assert "test.pay is in doubt, it may have happened: its answer was lost" in texts(before, "unknown")
     assert before.next == "pay is looked at again"
     assert before.next_at is not None
     assert before.safe == ("cancel", "resolve")
@@ -212,7 +212,7 @@ def test_a_lost_worker_leaves_doubt_that_is_told_and_looked_at(world: World):
 
     assert "test.pay was sent to test; its answer is not here yet" in texts(under_way, "unknown")
     assert "pay lost its worker: it did not end in its time" in texts(story, "problem")
-    assert "test.pay is in doubt: it may have happened: it did not end in its time" in texts(story, "unknown")
+    assert "test.pay is in doubt, it may have happened: it did not end in its time" in texts(story, "unknown")
     assert told(run).sentence.startswith("A person must find out")
 
 
