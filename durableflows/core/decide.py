@@ -50,6 +50,10 @@ class Snapshot:
         inside = retry.within is None or at <= self.tries_since + retry.within
         return self.attempts < retry.attempts and inside
 
+    def may_send_again(self, at: datetime) -> bool:
+        """May an effect in doubt be settled by another send? Not by a step that kills its workers (R05)."""
+        return self.lost_workers < LOST_WORKERS_CAP and self.may_try_again(at)
+
 
 @dataclass(frozen=True, slots=True)
 class Park:

@@ -87,7 +87,7 @@ def move_for(run: WorkflowRun, step: StepRun, row: SideEffect, now: datetime) ->
     view = snapshot(run, step)
     halted = bool(run.cancel_asked_at or run.ending_reason or run.parked_reason)
     not_before = step.wake_at or now
-    has_tries = view.may_try_again(max(now, not_before))
+    has_tries = view.may_send_again(max(now, not_before))
     return next_for(facts_of(run, row), now, is_halted=halted, has_tries=has_tries, not_before=not_before)
 
 

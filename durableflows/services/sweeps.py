@@ -49,8 +49,9 @@ def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
 
 def free_lost_tasks(task_ids: Iterable[str]) -> int:
     """Free the steps of pool children that are known to be dead, by the Celery task they worked on."""
-    steps = _steps().filter(state=StepState.RUNNING, lease_task_id__in=list(task_ids))
-    return _each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: True))
+    lost = list(task_ids)
+    steps = _steps().filter(state=StepState.RUNNING, lease_task_id__in=lost)
+    return _each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: step.lease_task_id in lost))
 
 
 def free_worker(boot_id: UUID) -> int:
@@ -69,6 +70,7 @@ def free_stale_workers(now: datetime) -> int:
     steps = steps.filter(lease_worker__in=known)
 
     def is_dead(step: StepRun, at: datetime) -> bool:
+        assert step.lease_worker is not None
         live = Worker.objects.using(database()).filter(boot_id=step.lease_worker, stopped_at__isnull=True)
         return not live.filter(heartbeat_at__gt=at - timedelta(seconds=settings().STALE_SECONDS)).exists()
 
@@ -101,7 +103,13 @@ def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool])
 def wake_due(now: datetime) -> int:
     """Make retries READY whose time has come, and send them."""
     steps = _steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=MOVING)
-    return _each(steps.order_by("wake_at"), _wake)
+    return _each(steps.order_by("wake_at"), _wake_crossing)
+
+
+def _wake_crossing(step_id: UUID) -> bool:
+    woken = _wake(step_id)
+    cross(Boundary.TIMER_AFTER_COMMIT)
+    return woken
 
 
 @transact
