@@ -9,7 +9,7 @@ from customer_ops import endings, selectors
 from customer_ops.errors import FormAlreadySent, MoreThanLeft, RefundRefused, WrongAmount
 from customer_ops.models import Charge, RefundRequest
 from durableflows import Money, NotFoundError, api
-from durableflows.explain import Explanation
+from durableflows.api import Explanation
 
 LONGEST_REASON = 500
 

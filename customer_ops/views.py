@@ -16,7 +16,7 @@ from customer_ops.errors import MoreThanLeft, RefundRefused, WrongAmount
 from customer_ops.forms import RefundForm, SearchForm, fresh_form
 from customer_ops.models import Charge, Order, RefundRequest
 from customer_ops.selectors import Balance
-from durableflows.explain import Explanation
+from durableflows.api import Explanation
 
 if TYPE_CHECKING:
     Orders = ListView[Order]

@@ -25,7 +25,7 @@ from durableflows.models import ApprovalRequest, SideEffect, WorkflowRun
 from durableflows.selectors import run_for
 from durableflows.services import approvals, reconcile, runs
 
-__all__ = ["answer", "cancel", "explain", "get", "resolve_effect", "retry", "start"]
+__all__ = ["Explanation", "answer", "cancel", "explain", "get", "resolve_effect", "retry", "start"]
 
 
 def start(

@@ -75,7 +75,7 @@ class TickerStep(bootsteps.StartStopStep):
     Celery calls `stop` before the pool drains; a ticker that stopped then would let leases of steps under way lapse.
     """
 
-    requires = {"celery.worker.components:Pool", "celery.worker.components:Timer"}
+    requires = ("celery.worker.components:Pool", "celery.worker.components:Timer")
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         self.pid = 0

@@ -16,6 +16,7 @@ from durableflows.core.decide import Decision, Park, Snapshot
 from durableflows.core.definition import StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.keys import new_token
 from durableflows.core.outcomes import Outcome
+from durableflows.core.payload import JSON
 from durableflows.core.reconcile import may_resend
 from durableflows.core.states import EFFECT_IN_DOUBT, EffectState, EndingReason, ParkedReason, StepState
 from durableflows.errors import UnknownWorkflow
@@ -144,7 +145,7 @@ def _take(run: WorkflowRun, step: StepRun, declared: StepDefinition, now: dateti
     )
     attempt.save(using=database(), force_insert=True)
     run.attempts_count += 1
-    facts = {"step": step.name, "visit": step.visit, "attempt": step.attempts, "worker": worker_name()}
+    facts: dict[str, JSON] = {"step": step.name, "visit": step.visit, "attempt": step.attempts, "worker": worker_name()}
     journal.record(run, "step.claimed", at=now, step=step, data=facts)
     progress.conclude(run, now)
     return _claimed(run, step, attempt, had_sends=had_sends)

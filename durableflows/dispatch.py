@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from celery import current_app
@@ -94,7 +95,7 @@ def publish(name: str, arguments: tuple[str, ...], queue: str | None) -> str:
         _replaced[-1](name, arguments)
         return ""
     signature = current_app.signature(name, args=arguments, immutable=True)
-    options = {"queue": queue} if queue else {}
+    options: dict[str, Any] = {"queue": queue} if queue else {}
     try:
         if current_app.conf.task_always_eager:
             signature.apply_async(**options)

@@ -3,6 +3,7 @@
 `register` is called when the app is ready; workers know each step by name, so Flower, routing and time limits do too.
 """
 
+import math
 from uuid import UUID
 
 from celery import shared_task
@@ -13,7 +14,7 @@ from durableflows.core import registry
 from durableflows.dispatch import LOOKUP_TASK
 from durableflows.services import reconcile
 
-HARD_LIMIT_AFTER_SECONDS = 5.0
+HARD_LIMIT_AFTER_SECONDS = 5
 
 
 def register() -> None:
@@ -29,14 +30,15 @@ def _register(name: str, timeout_seconds: float) -> None:
 
     run.__doc__ = f"Make one attempt at a step of a run: {name}."
     run.__name__ = name.replace(".", "_")
+    soft = math.ceil(timeout_seconds)
     shared_task(
         bind=True,
         name=name,
         ignore_result=True,
         acks_late=False,
         max_retries=0,
-        soft_time_limit=timeout_seconds,
-        time_limit=timeout_seconds + HARD_LIMIT_AFTER_SECONDS,
+        soft_time_limit=soft,
+        time_limit=soft + HARD_LIMIT_AFTER_SECONDS,
     )(run)
 
 

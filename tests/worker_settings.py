@@ -9,5 +9,4 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker_app"]
 DURABLEFLOWS = {
     "STALE_SECONDS": float(os.environ.get("TEST_STALE_SECONDS", "30")),
     "LOOKUP_SECONDS": 1.0,
-    "RESEND_SECONDS": 5.0,
 }

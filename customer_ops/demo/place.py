@@ -66,7 +66,8 @@ def check_port(port: int) -> None:
             probe.bind(("127.0.0.1", port))
         except OSError:
             raise CannotStart(
-                f"port {port} is in use, perhaps by another demo: stop that one, or choose a port: PORT={port + 1} make demo"
+                f"port {port} is in use, perhaps by another demo: stop that one, "
+                f"or choose another port: PORT={port + 1} make demo"
             ) from None
 
 

@@ -3,6 +3,8 @@
 import shutil
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 
 from django.db import connection
 from kombu.utils.url import sanitize_url
@@ -28,7 +30,7 @@ def play(place: Place) -> int:
     try:
         stage = _set(place, children)
         for name, story in STORIES.items():
-            failed += not _tell(name, stage, lambda story=story: story(stage))  # type: ignore[misc]
+            failed += not _tell(name, stage, partial(story, stage))
         children[1] = stage.worker
         failed += not _tell("doctor", stage, _examine)
     except BaseException:
@@ -56,7 +58,7 @@ def _set(place: Place, children: list[processes.Child]) -> Stage:
     return Stage(place, SandboxControl(place.payments_url), children[1], agent, manager)
 
 
-def _tell(name: str, stage: Stage, story: "processes.Callable[[], str]") -> bool:
+def _tell(name: str, stage: Stage, story: Callable[[], str]) -> bool:
     began = time.monotonic()
     try:
         seen = story()

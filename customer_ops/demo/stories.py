@@ -67,8 +67,10 @@ class Stage:
 
     def finish(self, request: RefundRequest, state: RefundState, *, refunds: int) -> str:
         """Wait for the run's end, and compare rows, page and the provider's books. Returns them in words."""
+        assert request.run_id is not None
+        ended = WorkflowRun.objects.filter(pk=request.run_id, ended_at__isnull=False)
         run = wait_until(
-            lambda: WorkflowRun.objects.filter(pk=request.run_id, ended_at__isnull=False).first(),
+            ended.first,
             seconds=WAIT_SECONDS,
             what=f"the refund of {request.amount} to end",
         )

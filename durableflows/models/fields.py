@@ -19,7 +19,7 @@ Table = Mapping[str, tuple[frozenset[Any], Any]]
 Method = TypeVar("Method", bound=Callable[..., None])
 
 
-class StateField(FSMField):  # type: ignore[misc]
+class StateField(FSMField):
     """An fsm state that looks like a plain CharField in migrations, so that no fsm package is named there.
 
     django-fsm and django-fsm-2 install the same module; a host may have either.

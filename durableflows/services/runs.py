@@ -146,12 +146,12 @@ def _state(definition: WorkflowDefinition, state: Mapping[str, object] | Workflo
 
 
 def _check_texts(key: str, tenant: str, labels: Mapping[str, str]) -> None:
-    for what, text, limit in (("key", key, 200), ("tenant", tenant, 100)):
+    given: tuple[tuple[str, object, int], ...] = (("key", key, 200), ("tenant", tenant, 100))
+    for what, text, limit in given:
         if not isinstance(text, str) or len(text) > limit or "\x00" in text:
             raise InvalidState(f"{what} must be text of at most {limit} characters without NUL")
-    if len(labels) > 20 or any(
-        not isinstance(item, str) or len(item) > 100 for pair in labels.items() for item in pair
-    ):
+    texts: list[object] = [item for pair in labels.items() for item in pair]
+    if len(labels) > 20 or any(not isinstance(text, str) or len(text) > 100 for text in texts):
         raise InvalidState("labels: at most 20, names and values are texts of at most 100 characters")
 
 

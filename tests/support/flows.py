@@ -16,6 +16,7 @@ from durableflows import (
     NotFound,
     Retry,
     Run,
+    StepRef,
     Workflow,
     WorkflowState,
     approval,
@@ -159,7 +160,7 @@ def pay_workflow(
     retry: Retry | None = None,
     quorum: int = 1,
     body: Callable[[Run[PayState]], None] | None = None,
-    recheck: Callable[[Run[PayState]], object] | None = None,
+    recheck: Callable[[Run[PayState]], bool | str | None] | None = None,
 ) -> type[Workflow[PayState]]:
     """assess -> (sign_off ->) pay -> done. Declare it inside `registry.isolated()`."""
     used = pay_it or pay_effect(provider)
@@ -176,7 +177,7 @@ def pay_workflow(
         deadline = timedelta(days=14)
 
         @step(start=True, to=("sign_off", "pay"))
-        def assess(self, run: Run[PayState]):  # type: ignore[no-untyped-def]
+        def assess(self, run: Run[PayState]) -> StepRef:
             return self.sign_off if run.state.ask else self.pay
 
         sign_off = approval(
