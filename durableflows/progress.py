@@ -148,6 +148,16 @@ def conclude(run: WorkflowRun, now: datetime) -> None:
     run.store(*RUN_FIELDS)
 
 
+def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:
+    """End a run that is ending and has become quiet. False: it is not, and its row is left as it was."""
+    _settle_down(run, now)
+    if run.ended_at is None:
+        return False
+    run.changed_at = now
+    run.store(*RUN_FIELDS)
+    return True
+
+
 def _follow_steps(run: WorkflowRun) -> None:
     states = StepRun.objects.using(database()).filter(run=run).values_list("state", "attempts")
     flags = Flags(run.parked_reason, run.ending_reason, was_claimed=any(attempts for _, attempts in states))

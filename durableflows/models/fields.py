@@ -63,6 +63,15 @@ class EngineRow(models.Model):
     class Meta:
         abstract = True
 
+    def refresh_from_db(self, using: str | None = None, fields: Any = None, from_queryset: Any = None) -> None:
+        """Read the row again. A protected state may not be assigned to while it is there, so it is taken out first."""
+        kept = self.__dict__.pop("state", None) if fields is None or "state" in fields else None
+        try:
+            super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
+        finally:
+            if kept is not None:
+                self.__dict__.setdefault("state", kept)
+
     def move(self, verb: str) -> None:
         """Make the legal move `verb` in memory; `store` writes it. Raises TransitionNotAllowed when illegal."""
         if verb not in self.MOVES:

@@ -209,8 +209,7 @@ def _confirm_end(run_id: UUID) -> bool:
     run = try_lock_run(run_id)
     if run is None or run.ended_at is not None or not run.ending_reason:
         return False
-    progress.conclude(run, clock.now())
-    return run.ended_at is not None
+    return progress.end_if_quiet(run, clock.now())
 
 
 def _steps() -> QuerySet[StepRun]:

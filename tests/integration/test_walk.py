@@ -7,7 +7,14 @@ from durableflows.core import registry
 from durableflows.core.states import EffectState, RunState
 from durableflows.models import WorkflowRun
 from durableflows.testing import World, effect_states, open_request, virtual
-from tests.support.flows import Provider, act_then_raise, answer_pending, pay_workflow, raise_without_acting
+from tests.support.flows import (
+    Provider,
+    act_then_raise,
+    answer_pending,
+    pay_effect,
+    pay_workflow,
+    raise_without_acting,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -125,3 +132,30 @@ def test_cancel_before_anything_was_sent(world: World):
 
     assert state_of(run) is RunState.CANCELLED
     assert provider.sends == []
+
+
+def test_a_row_can_be_read_again(world: World):
+    """A protected state must not keep a user from `refresh_from_db`."""
+    run = api.start(pay_workflow(Provider()), {"amount": 5})
+    world.run_until_idle()
+
+    run.refresh_from_db()
+
+    assert run.state == RunState.SUCCEEDED
+
+
+def test_a_run_that_waits_to_end_is_left_alone_by_the_sweep(world: World):
+    provider = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("cut"))])
+    without = pay_effect(provider, key_window=None, with_lookup=False)
+    run = api.start(pay_workflow(provider, without), {"amount": 5})
+    world.run_until_idle()
+    api.cancel(run.pk, reason="too late")
+    world.run_until_idle()
+    before = WorkflowRun.objects.get(pk=run.pk)
+
+    world.clock.advance(hours=1)
+    world.run_until_idle()
+
+    after = WorkflowRun.objects.get(pk=run.pk)
+    assert after.state == RunState.ENDING
+    assert (after.row_version, after.changed_at) == (before.row_version, before.changed_at)
