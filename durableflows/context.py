@@ -15,9 +15,9 @@ from durableflows.core.payload import JSON
 from durableflows.core.run import Decision, Run
 from durableflows.core.state import WorkflowState
 from durableflows.core.states import EffectState
-from durableflows.errors import EffectOpen, InvalidDefinition
+from durableflows.errors import EffectOpen, InvalidDefinition, Permanent
 from durableflows.leases import Claim
-from durableflows.ledger import Reserved, Stored, Unsettled
+from durableflows.ledger import Rejected, Reserved, Stored, Unsettled
 from durableflows.notes import note
 from durableflows.selectors import last_decision
 from durableflows.transactions import patiently
@@ -53,6 +53,8 @@ class RunContext(Run[WorkflowState]):
             return effect.load_receipt(reserved.receipt)
         if isinstance(reserved, Unsettled):
             raise EffectOpen(f"{name}: {reserved.reason}", outcome=_unsettled(name, reserved))
+        if isinstance(reserved, Rejected):
+            raise Permanent(reserved.reason)
         return self._act(effect, name, reserved)
 
     def decision(self, step: StepRef) -> Decision:

@@ -54,7 +54,14 @@ class Unsettled:
     reason: str
 
 
-Reservation = Reserved | Stored | Unsettled
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The provider refused it before; a new try is a new decision of a person."""
+
+    reason: str
+
+
+Reservation = Reserved | Stored | Unsettled | Rejected
 
 
 @transact_durably
@@ -137,6 +144,8 @@ def _without_sending(row: SideEffect, effect: EffectDefinition[object], now: dat
         return Unsettled(EffectState.UNKNOWN, "it may have happened, and may not be sent again")
     if row.state == EffectState.ABSENT and not (effect.resend_when_absent or row.verdict):
         return Unsettled(EffectState.ABSENT, "a lookup says that it did not happen; a person decides about a new try")
+    if row.state == EffectState.REJECTED and not row.verdict:
+        return Rejected(row.reason)  # P3: a body that runs again learns what it learned before
     if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):
         return None
     return Unsettled(EffectState(row.state), f"it is {row.state}")

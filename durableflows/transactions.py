@@ -82,8 +82,8 @@ def refuse_open_transaction() -> None:
     connection = connections[database()]
     if not connection.in_atomic_block:
         return
-    blocks = connection.atomic_blocks
-    if len(blocks) == 1 and getattr(blocks[0], "_from_testcase", False):
+    # TestCase opens two: one around the class, one around the test.
+    if all(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
         return
     raise ReserveInTransaction(
         "an effect was asked for inside an open database transaction: if it rolled back, nobody would know that the "

@@ -157,7 +157,8 @@ def _resolve(
     now = clock.now()
     if row.row_version != row_version:
         raise TooLate(f"{row.effect} has changed since it was shown (it is {row.state} now): look at it again")
-    if row.state not in (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT):
+    may_be_tried_anew = row.state == EffectState.REJECTED and verdict == "did_not_happen"
+    if row.state not in (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT) and not may_be_tried_anew:
         raise TooLate(f"{row.effect} is {row.state}: there is nothing to decide")
     if verdict == "happened":
         _happened(row, receipt, now)
@@ -198,7 +199,8 @@ def _did_not_happen(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
         row.find_absent()
     row.in_doubt_since = row.next_lookup_at = row.settles_at = None
     effect = _declared(run, row)
-    if effect is None or effect.lookup is not None:  # without a lookup the audit would be due for ever
+    is_audited = row.state == EffectState.ABSENT and (effect is None or effect.lookup is not None)
+    if is_audited:  # without a lookup the audit would be due for ever
         row.audit_at = row.audit_at or now + timedelta(seconds=settings().AUDIT_SECONDS)
 
 
