@@ -65,7 +65,10 @@ class EngineRow(models.Model):
 
     def refresh_from_db(self, using: str | None = None, fields: Any = None, from_queryset: Any = None) -> None:
         """Read the row again. A protected state may not be assigned to while it is there, so it is taken out first."""
-        kept = self.__dict__.pop("state", None) if fields is None or "state" in fields else None
+        if fields is None:  # named, since Django would take a state that is not there for a deferred field
+            deferred = self.get_deferred_fields()
+            fields = [field.attname for field in self._meta.concrete_fields if field.attname not in deferred]
+        kept = self.__dict__.pop("state", None) if "state" in fields else None
         try:
             super().refresh_from_db(using=using, fields=fields, from_queryset=from_queryset)
         finally:
