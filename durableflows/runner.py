@@ -7,12 +7,13 @@ Called by the Celery tasks and by `testing`. Holds no opinion: what follows is d
 import logging
 import os
 import random
+from functools import partial
 from uuid import UUID
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError
 
-from durableflows import claims
+from durableflows import claims, decisions
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.context import RunContext
@@ -21,7 +22,7 @@ from durableflows.core import state as states
 from durableflows.core.classify import describe, failure_of
 from durableflows.core.definition import ApprovalSpec, StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.directives import directive_of
-from durableflows.core.outcomes import Asked, Done, Failed, FailureKind, Halted, Outcome, Question, Refused
+from durableflows.core.outcomes import Asked, Done, ErrorInfo, Failed, FailureKind, Halted, Outcome, Question, Refused
 from durableflows.core.payload import JSON, storable_text
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted
 from durableflows.leases import Claim
@@ -87,6 +88,10 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
         assert step.approval is not None
         return Asked(question_of(step.approval, context))
     # Never after a send of ours: an effect or reservation of this very step must not make its own recheck fail.
+    if not claim.had_sends:
+        lapsed = decisions.doubt(claim.lease.run_id, definition, step, partial(question_of, context=context))
+        if lapsed:
+            return Failed(FailureKind.NEEDS_HUMAN, ErrorInfo("", "approval_lapsed", lapsed))
     if step.recheck is not None and not claim.had_sends:
         verdict = step.recheck(context)
         if verdict is False or isinstance(verdict, str):
@@ -122,7 +127,9 @@ def _word(value: JSON) -> str:
     return str(value)
 
 
-class _NotDone(Exception):  # noqa: N818 - not an error: it rolls the body's writes back and carries the outcome
+class _NotDone(Exception):
+    """Not an error: it rolls the body's writes back and carries the outcome."""
+
     def __init__(self, outcome: Outcome) -> None:
         super().__init__()
         self.outcome = outcome

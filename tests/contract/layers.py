@@ -62,7 +62,7 @@ WRITERS = ("transactions", "leases", "integrity", "selectors", "journal", "notes
 FUNNEL = ("progress",)
 
 # One attempt of a step, and asking a provider what became of an effect.
-WORK = ("claims", "context", "runner", "lookups")
+WORK = ("claims", "decisions", "context", "runner", "lookups")
 
 # One function, one verb, one transaction.
 VERBS = (

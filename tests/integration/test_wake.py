@@ -1,0 +1,88 @@
+"""What is looked at again when a run wakes after an approval, before anything is sent (P9, S2.8, S2.9, S3.40, R26)."""
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+from durableflows import api
+from durableflows.core import registry
+from durableflows.core.states import RunState
+from durableflows.models import WorkflowRun
+from durableflows.testing import World, open_request, virtual
+from tests.support.flows import Provider, pay_workflow
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def world():
+    with registry.isolated(), virtual() as world:
+        yield world
+
+
+@pytest.fixture
+def manager() -> User:
+    user = User.objects.create_user("manager")
+    user.user_permissions.add(Permission.objects.get(codename="answer_approval"))
+    return User.objects.get(pk=user.pk)
+
+
+def approved(world: World, manager: User, provider: Provider, facts: dict[str, object]) -> WorkflowRun:
+    """A run whose payment was approved and has not gone on yet."""
+    run = api.start(pay_workflow(provider, facts=lambda: dict(facts)), {"amount": 900, "ask": True})
+    world.run_until_idle()
+    request = open_request(run.pk)
+    api.answer(request.pk, "approve", by=manager, facts_digest=request.facts_digest)
+    return run
+
+
+def end_of(world: World, run: WorkflowRun) -> WorkflowRun:
+    world.run_until_idle()
+    return WorkflowRun.objects.get(pk=run.pk)
+
+
+def test_an_approval_that_still_holds_lets_the_run_go_on(world: World, manager: User):
+    provider = Provider()
+    run = approved(world, manager, provider, {"to": "Ada"})
+
+    assert end_of(world, run).state == RunState.SUCCEEDED
+    assert len(provider.acts) == 1
+
+
+def test_facts_that_changed_after_the_approval_stop_the_run_before_anything_is_sent(world: World, manager: User):
+    provider, facts = Provider(), {"to": "Ada"}
+    run = approved(world, manager, provider, facts)
+    facts["to"] = "Mallory"
+
+    stopped = end_of(world, run)
+
+    assert stopped.state == RunState.PARKED
+    assert "has changed since (to)" in stopped.parked_detail
+    assert provider.sends == []
+
+
+def test_a_right_that_was_taken_away_after_the_approval_stops_the_run(world: World, manager: User):
+    provider = Provider()
+    run = approved(world, manager, provider, {"to": "Ada"})
+    manager.user_permissions.clear()
+
+    stopped = end_of(world, run)
+
+    assert stopped.state == RunState.PARKED
+    assert "has lost the permission" in stopped.parked_detail
+    assert provider.sends == []
+
+
+@pytest.mark.parametrize("change", ["deactivated", "deleted"])
+def test_an_approver_who_is_gone_stops_the_run(world: World, manager: User, change: str):
+    provider = Provider()
+    run = approved(world, manager, provider, {"to": "Ada"})
+    if change == "deleted":
+        manager.delete()
+    else:
+        User.objects.filter(pk=manager.pk).update(is_active=False)
+
+    stopped = end_of(world, run)
+
+    assert stopped.state == RunState.PARKED
+    assert "is not active any more" in stopped.parked_detail
+    assert provider.sends == []
