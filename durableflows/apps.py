@@ -1,4 +1,4 @@
-"""The Django app. `ready` finds the project's workflows and registers checks and tasks; it asks the database nothing."""
+"""The Django app. `ready` finds the workflows and registers checks and tasks; it asks the database nothing."""
 
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules

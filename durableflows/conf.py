@@ -59,10 +59,12 @@ def problems(given: Mapping[str, Any]) -> list[str]:
     """Say in words what is wrong with a `DURABLEFLOWS` dict."""
     hints = get_type_hints(Settings)
     found = [f"{key!r} is not a setting{did_you_mean(key, hints)}" for key in given if key not in hints]
-    for field_ in dataclasses.fields(Settings):
-        if field_.name in given and not _fits(given[field_.name], hints[field_.name]):
-            found.append(f"{field_.name!r} is {given[field_.name]!r}, it should be {_wanted(hints[field_.name])}")
-    return found
+    names = [field_.name for field_ in dataclasses.fields(Settings) if field_.name in given]
+    return found + [
+        f"{name!r} is {given[name]!r}, it should be {_wanted(hints[name])}"
+        for name in names
+        if not _fits(given[name], hints[name])
+    ]
 
 
 def _fits(value: object, wanted: Any) -> bool:

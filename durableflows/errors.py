@@ -1,6 +1,6 @@
 """Every error that durableflows raises on purpose.
 
-DurableflowsError                      anything below; has a stable `code`, stored in rows and shown to operators
+DurableflowsError                      anything below; has a stable `code`, stored in rows
 ├── InvalidDefinition                  a workflow, step, effect or approval is declared wrongly
 │   └── UnknownWorkflow                no such workflow or version is registered here
 ├── InvalidState                       a value does not fit its declared type (also: NaN, extra field, too precise amount)
@@ -14,7 +14,7 @@ DurableflowsError                      anything below; has a stable `code`, stor
 ├── ReserveInTransaction               an effect was asked for inside an open database transaction
 ├── LimitReached                       a budget, deadline or size limit
 └── StepFailure                        raised by step and effect code to say how it failed
-    ├── Transient                      not done, may work later (429, lock time-out); `retry_after_seconds` is never shortened
+    ├── Transient                      not done, may work later; `retry_after_seconds` is never shortened
     │   └── NeverSent                  nothing left this machine (refused, unknown host, breaker open)
     ├── Permanent                      not done, and the same request will never work
     ├── UnknownOutcome                 may have been done: the answer was lost

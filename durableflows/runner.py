@@ -75,7 +75,7 @@ def perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) 
         if step.atomic and is_repeatable(error):
             raise  # the whole transaction is done again
         return Failed(FailureKind.TRANSIENT, describe(error))
-    except Exception as error:  # noqa: BLE001 - whatever user code raises is an outcome
+    except Exception as error:
         failed = failure_of(error, step)
         if failed.kind is FailureKind.OUR_CODE:
             logger.exception("run %s: step %s has an error in its code", claim.lease.run_id, step.name)

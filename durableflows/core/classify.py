@@ -36,7 +36,7 @@ def describe(error: BaseException) -> ErrorInfo:
 def _text(error: BaseException) -> str:
     try:
         return str(error) or type(error).__name__
-    except Exception:  # a broken __str__ must not hide that something failed
+    except Exception:  # noqa: BLE001 - a broken __str__ must not hide that something failed
         return f"{type(error).__name__} (its text cannot be shown)"
 
 

@@ -20,6 +20,10 @@ from durableflows.selectors import OPERATE
 from durableflows.transactions import database, transact
 
 UNSETTLED = (StepState.NEEDS_RECONCILIATION, StepState.WAITING)
+VERDICT_FIELDS = (
+    *("state", "receipt", "in_doubt_since", "settled_at", "settles_at", "lookups_forgiven", "next_lookup_at", "audit_at"),
+    *("verdict", "verdict_by", "verdict_reason", "verdict_at"),
+)
 VERDICTS = ("happened", "did_not_happen", "ask_again")
 
 
@@ -169,10 +173,7 @@ def _resolve(
     row.verdict, row.verdict_by, row.verdict_reason, row.verdict_at = verdict, actor_name, reason, now
     if verdict == "ask_again":
         row.verdict = ""
-    row.store(
-        "state", "receipt", "in_doubt_since", "settled_at", "settles_at", "lookups_forgiven", "next_lookup_at", "audit_at",
-        "verdict", "verdict_by", "verdict_reason", "verdict_at",
-    )  # fmt: skip
+    row.store(*VERDICT_FIELDS)
     step.wake_at, step.needs_person = now, False
     step.store("wake_at", "needs_person")
     facts: dict[str, JSON] = {"effect": row.effect, "verdict": verdict, "reason": reason, "state": str(row.state)}

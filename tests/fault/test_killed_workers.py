@@ -62,7 +62,7 @@ def test_a_killed_worker_s_step_starts_again_within_the_stale_time_and_five_seco
     """S3.10, P1: the whole worker and its ticker are gone at once; another worker takes over."""
     with fleet(tmp_path, TEST_STALE_SECONDS=str(STALE_SECONDS)) as ships:
         first, second = ships.start(), ships.start()
-        wait_for(lambda: _is_steady(), seconds=30, what="both tickers to be steady")
+        wait_for(_is_steady, seconds=30, what="both tickers to be steady")
         run = api.start(Held, {"folder": str(tmp_path)})
         [(pid, _)] = wait_for_starts(tmp_path, 1, seconds=20)
 
