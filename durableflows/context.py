@@ -88,7 +88,7 @@ class RunContext(Run[WorkflowState]):
         if answer.kind is AnswerKind.RECEIPT and state is EffectState.CONFIRMED:
             return cast(R, value)
         if state is EffectState.CONFIRMED:
-            # Another send or a lookup brought the receipt meanwhile: what this one said is about this one only (rule 7).
+            # Another send or a lookup brought the receipt meanwhile: this answer is about this send only (rule 7).
             return effect.load_receipt(ledger.receipt_of(reserved.effect_id))
         if answer.kind is AnswerKind.ACCEPTED and state is EffectState.ACCEPTED:
             raise EffectOpen(f"{name} was accepted", outcome=Waits(f"{name} was accepted by {effect.provider}"))

@@ -3,7 +3,7 @@
 DurableflowsError                      anything below; has a stable `code`, stored in rows
 ├── InvalidDefinition                  a workflow, step, effect or approval is declared wrongly
 │   └── UnknownWorkflow                no such workflow or version is registered here
-├── InvalidState                       a value does not fit its declared type (also: NaN, extra field, too precise amount)
+├── InvalidState                       a value does not fit its declared type (also: NaN, extra field)
 ├── NotFoundError                      no such run, request or effect, or none that this person may see
 ├── NotAllowed                         the person lacks the right, or is excluded (own request)
 ├── TooLate                            the row has moved on: ended, expired, already decided

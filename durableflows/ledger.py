@@ -266,7 +266,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
 
 
 def _others_open(row: SideEffect, send: EffectSend, now: datetime) -> bool:
-    """Is another send of the row unexplained and within its settle time? A receipt clears the doubt, not these (rule 3)."""
+    """Is another send unexplained and within its settle time? A receipt clears the doubt, not these (rule 3)."""
     others = EffectSend.objects.using(database()).filter(effect=row, kind="send", closes_at__gt=now).exclude(pk=send.pk)
     return others.filter(outcome__in=UNEXPLAINED).exists()
 

@@ -21,7 +21,8 @@ from durableflows.transactions import database, transact
 
 UNSETTLED = (StepState.NEEDS_RECONCILIATION, StepState.WAITING)
 VERDICT_FIELDS = (
-    *("state", "receipt", "in_doubt_since", "settled_at", "settles_at", "lookups_forgiven", "next_lookup_at", "audit_at"),
+    *("state", "receipt", "in_doubt_since", "settled_at", "settles_at"),
+    *("lookups_forgiven", "next_lookup_at", "audit_at"),
     *("verdict", "verdict_by", "verdict_reason", "verdict_at"),
 )
 VERDICTS = ("happened", "did_not_happen", "ask_again")

@@ -36,7 +36,7 @@ from durableflows.core.definition import StepKind
 from durableflows.core.state import S
 
 
-class NotRefundable(Exception):  # noqa: N818  # the name that the design gives it
+class NotRefundable(Exception):  # the name that the design gives it
     pass
 
 
