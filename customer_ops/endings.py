@@ -46,8 +46,15 @@ def _close(request: RefundRequest, run: WorkflowRun) -> None:
     if paid is not None:
         request.mark_refunded(_refund_id(paid))
     elif all(payment.state in NOT_PAID for payment in payments):
-        request.mark_failed(f"its workflow ended before the payment: {run.word}")
+        _close_unpaid(request, run)
     # Otherwise it may have been paid, and who abandoned the run has taken that over: it goes on counting.
+
+
+def _close_unpaid(request: RefundRequest, run: WorkflowRun) -> None:
+    if run.state == "CANCELLED":
+        request.mark_withdrawn(f"called off by {run.cancel_asked_by or 'the system'}: {run.cancel_reason}"[:500])
+    else:
+        request.mark_failed(f"its workflow ended before the payment: {run.word}")
 
 
 def _refund_id(paid: SideEffect) -> str:

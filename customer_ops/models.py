@@ -69,10 +69,23 @@ class RefundState(models.TextChoices):
     REFUNDED = "REFUNDED", "refunded"
     REJECTED = "REJECTED", "rejected"
     FAILED = "FAILED", "failed"
+    WITHDRAWN = "WITHDRAWN", "withdrawn"
 
 
 COUNTED = (RefundState.PENDING, RefundState.REFUNDED)
 """States in which a request takes from its charge. Unknown and in doubt are PENDING: they may have been paid."""
+
+
+MAY_ASK = "customer_ops.request_refund"
+"""The permission to ask for refunds: at the form, in the service, and once more before the money leaves."""
+
+MAY_SEE_ORDERS = (
+    MAY_ASK,
+    "customer_ops.approve_refund",
+    "customer_ops.approve_any_refund",
+    "customer_ops.view_order",
+)
+"""Any one of these opens the desk's pages: they show customers' names and addresses."""
 
 
 class RefundRequest(models.Model):
@@ -128,6 +141,10 @@ class RefundRequest(models.Model):
     def mark_failed(self, reason: str) -> None:
         """Record that it cannot be paid, which frees the reservation. Repeats as for `mark_refunded`."""
         self._end(RefundState.FAILED, ended_because=reason)
+
+    def mark_withdrawn(self, reason: str) -> None:
+        """Record that it was called off before it was paid, which frees the reservation. Repeats as for the others."""
+        self._end(RefundState.WITHDRAWN, ended_because=reason)
 
     def _end(self, state: RefundState, *, refund_id: str = "", ended_because: str = "") -> None:
         # One statement, and only from PENDING: of two that end it, one wins and the other is told.

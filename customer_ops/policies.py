@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 
 from customer_ops import selectors
-from customer_ops.models import COUNTED, RefundRequest
-from durableflows import Facts, Money, Run
+from customer_ops.models import COUNTED, MAY_ASK, RefundRequest
+from durableflows import Facts, Money, NeedsHuman, Run
 
 if TYPE_CHECKING:
     from customer_ops.workflows import RefundState
@@ -72,10 +72,17 @@ def refund_facts(run: "Run[RefundState]") -> Facts:
 
 
 def still_refundable(run: "Run[RefundState]") -> bool | str:
-    """Say whether the refund may still be sent; otherwise why not."""
+    """Say whether the refund may still be sent; otherwise why not.
+
+    Raises NeedsHuman when whoever asked has lost the right meanwhile: the run waits, and goes on once a person who has
+    looked at it retries it with the right given back, or ends when one cancels it.
+    """
     request = _request_of(run)
     if not request.is_pending:
         return f"the request is {request.get_state_display()} already"
+    # Before what was changed or is left: a refusal would tell the customer, and nobody has decided that.
+    if not _may_ask(request):
+        raise NeedsHuman(f"{request.requested_by_name} asked for this refund and has no right to ask any more")
     if (request.amount, request.charge.provider_id) != (run.state.amount, run.state.charge_id):
         return "the request was changed after it was made"
     # Its own reservation is left out, else a refund of the whole charge would refuse itself.
@@ -85,8 +92,13 @@ def still_refundable(run: "Run[RefundState]") -> bool | str:
     return True
 
 
+def _may_ask(request: RefundRequest) -> bool:
+    # False as well for an account that was deactivated or deleted.
+    return request.requested_by is not None and request.requested_by.has_perm(MAY_ASK)
+
+
 def _request_of(run: "Run[RefundState]") -> RefundRequest:
-    requests = RefundRequest.objects.select_related("charge__order__customer")
+    requests = RefundRequest.objects.select_related("charge__order__customer", "requested_by")
     return requests.get(pk=run.state.request_id)
 
 

@@ -7,8 +7,8 @@ from django.db import IntegrityError, transaction
 
 from customer_ops import endings, selectors
 from customer_ops.errors import FormAlreadySent, MoreThanLeft, RefundRefused, WrongAmount
-from customer_ops.models import Charge, RefundRequest
-from durableflows import Money, NotFoundError, api
+from customer_ops.models import MAY_ASK, Charge, RefundRequest
+from durableflows import Money, NotAllowed, NotFoundError, api
 from durableflows.api import Explanation
 
 LONGEST_REASON = 500
@@ -20,10 +20,13 @@ def request_refund(charge_id: int, amount: Money, reason: str, *, by: User, form
 
     Shapes and units   charge_id: primary key of our row; form_token: of the form that was sent
     Writes / Locks     RefundRequest and a workflow run; locks the charge, so of two at once the second sees the first
-    Raises             MoreThanLeft, WrongAmount, FormAlreadySent (RefundRefused): nothing was stored; a repeat of the
-                       same form by the same person gives the first request
+    Raises             NotAllowed; MoreThanLeft, WrongAmount, FormAlreadySent (RefundRefused): nothing was stored; a
+                       repeat of the same form by the same person gives the first request
     Crash              before the commit: neither request nor run; after it: both, and the engine goes on by itself
     """
+    # Whatever way leads here (R25): a page, a command, another app's code.
+    if not by.has_perm(MAY_ASK):
+        raise NotAllowed(f"{by.get_username()} may not ask for refunds")
     charge = Charge.objects.select_for_update().get(pk=charge_id)
     _refuse_bad_input(charge, amount, reason)
     first = RefundRequest.objects.filter(form_token=form_token).first()

@@ -5,7 +5,8 @@ from decimal import Decimal
 
 from customer_ops import policies
 from customer_ops.effects import refund_payment, send_mail
-from customer_ops.models import RefundRequest
+from customer_ops.models import RefundRequest, Ticket
+from customer_ops.models import RefundState as RequestState
 from durableflows import (
     Budget,
     Escalate,
@@ -14,9 +15,11 @@ from durableflows import (
     Retry,
     Run,
     StepRef,
+    StepReturn,
     Workflow,
     WorkflowState,
     approval,
+    fail,
     step,
 )
 
@@ -84,11 +87,36 @@ class Refund(Workflow[RefundState]):
         request = _request(run)
         if request.is_pending:  # a recheck also refuses what has ended otherwise meanwhile
             request.mark_failed("the refund could not be paid; its history says why")
+            _hand_over(
+                request, "could not be paid", "The mail to the customer says that a colleague will get in touch."
+            )
 
-    @step(end=True, effects=(send_mail,))
-    def tell_customer(self, run: Run[RefundState]) -> None:
+    @step(end=True, effects=(send_mail,), on_failure="hand_over")
+    def tell_customer(self, run: Run[RefundState]) -> StepReturn:
         request = _request(run)
         run.effect(send_mail, template=request.state.lower(), request_id=request.pk)
+        return _end(request)
+
+    @step(end=True, atomic=True)
+    def hand_over(self, run: Run[RefundState]) -> StepReturn:
+        request = _request(run)
+        _hand_over(request, "was not told to the customer", "The mail was refused for good; call or write by hand.")
+        return _end(request)
+
+
+def _end(request: RefundRequest) -> StepReturn:
+    """A refund that could not be paid is no success, however well that went."""
+    return fail(request.ended_because) if request.state == RequestState.FAILED else None
+
+
+def _hand_over(request: RefundRequest, what: str, why: str) -> None:
+    """Put it before an agent, as a ticket of the customer."""
+    order = request.charge.order
+    Ticket.objects.create(
+        customer=order.customer,
+        subject=f"Refund of {request.amount.display} for order {order.number} {what}",
+        body=f"{why} The refund is {request.get_state_display()}; the order's page shows its history.",
+    )
 
 
 def _request(run: Run[RefundState]) -> RefundRequest:

@@ -58,7 +58,7 @@ def test_what_was_not_paid_frees_the_charge(request_: RefundRequest, charge: Cha
     endings.close_ended(charge)
 
     request_.refresh_from_db()
-    assert request_.state == "FAILED"
+    assert request_.state == "WITHDRAWN"
     assert selectors.balance(charge).left == usd("100.00")
 
 
@@ -100,7 +100,7 @@ def test_the_next_request_frees_what_a_lost_signal_left(agent: User, request_: R
 
     assert second.is_pending
     request_.refresh_from_db()
-    assert request_.state == "FAILED"
+    assert request_.state == "WITHDRAWN"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -111,4 +111,4 @@ def test_a_cancel_frees_the_charge_after_its_commit() -> None:
     api.cancel(run_id_of(request), reason="not wanted any more")
 
     request.refresh_from_db()
-    assert (request.state, api.get(run_id_of(request), by=None).state) == ("FAILED", "CANCELLED")
+    assert (request.state, api.get(run_id_of(request), by=None).state) == ("WITHDRAWN", "CANCELLED")

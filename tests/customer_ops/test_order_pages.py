@@ -114,6 +114,23 @@ def test_without_the_right_nobody_asks_or_is_offered_to(client: Client, charge: 
     assert not RefundRequest.objects.exists()
 
 
+@pytest.mark.parametrize("path", ["/", "/orders/R-1/", "/orders/R-2/"])
+def test_who_has_no_right_at_all_sees_no_customer(client: Client, charge: Charge, path: str) -> None:
+    client.force_login(make_user())
+
+    response = client.get(path)
+
+    assert response.status_code == 403
+    assert b"example.com" not in response.content
+
+
+@pytest.mark.parametrize("right", ["request_refund", "approve_refund", "approve_any_refund", "view_order"])
+def test_who_works_with_orders_sees_them(client: Client, charge: Charge, right: str) -> None:
+    client.force_login(make_user(right))
+
+    assert [client.get(path).status_code for path in ("/", "/orders/R-1/")] == [200, 200]
+
+
 @pytest.mark.parametrize("path", ["/", "/orders/R-1/", "/orders/R-1/refund/"])
 def test_strangers_are_sent_to_log_in(client: Client, charge: Charge, path: str) -> None:
     response = client.post(path) if path.endswith("refund/") else client.get(path)
@@ -206,12 +223,12 @@ def test_the_list_asks_the_database_the_same_for_twenty_orders_as_for_one(
 ) -> None:
     make_order()
     browser.get("/")
-    with django_assert_num_queries(4):  # type: ignore[operator]  # session, user, count, orders
+    with django_assert_num_queries(6):  # type: ignore[operator]  # session, user, rights (2), count, orders
         browser.get("/")
     for _ in range(15):
         make_order()
 
-    with django_assert_num_queries(4):  # type: ignore[operator]
+    with django_assert_num_queries(6):  # type: ignore[operator]
         browser.get("/")
 
 

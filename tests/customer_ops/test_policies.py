@@ -1,16 +1,18 @@
 """Which refunds a manager must sign off: neither splitting nor another currency dodges the limit (R19)."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from django.conf import LazySettings
+from django.contrib.auth.models import User
 
 from customer_ops import policies
 from customer_ops.models import RefundRequest, RefundState
 from customer_ops.workflows import RefundState as State
-from durableflows import Money, Run
-from tests.support.desk import make_charge, make_order, make_request, usd
+from durableflows import Money, NeedsHuman, Run
+from tests.support.desk import make_agent, make_charge, make_order, make_request, usd
 
 LARGE = usd("5000.00")
 
@@ -141,7 +143,7 @@ def test_facts_bind_what_is_paid_to_whom_and_only_show_the_rest(db: None) -> Non
 
 
 def test_a_request_does_not_stand_in_its_own_way(db: None) -> None:
-    request = make_request(usd("100.00"), charge=make_charge(usd("100.00")))
+    request = make_request(usd("100.00"), charge=make_charge(usd("100.00")), by=make_agent())
 
     assert policies.still_refundable(run_of(request)) is True
 
@@ -154,15 +156,39 @@ def test_a_request_that_has_ended_is_not_paid(db: None) -> None:
 
 def test_a_charge_that_has_less_left_is_not_refunded(db: None) -> None:
     charge = make_charge(usd("100.00"))
-    request = make_request(usd("60.00"), charge=charge)
+    request = make_request(usd("60.00"), charge=charge, by=make_agent())
     make_request(usd("60.00"), charge=charge, state=RefundState.REFUNDED)
 
     assert policies.still_refundable(run_of(request)) == "the charge has only $40.00 left"
 
 
 def test_a_request_that_was_changed_is_not_paid(db: None) -> None:
-    request = make_request(usd("60.00"))
+    request = make_request(usd("60.00"), by=make_agent())
 
     assert policies.still_refundable(run_of(request, amount=usd("50.00"))) == (
         "the request was changed after it was made"
     )
+
+
+def take_rights(user: User) -> None:
+    user.user_permissions.clear()
+
+
+def deactivate(user: User) -> None:
+    User.objects.filter(pk=user.pk).update(is_active=False)
+
+
+def delete(user: User) -> None:
+    user.delete()
+
+
+@pytest.mark.parametrize("lose_right", [take_rights, deactivate, delete])
+def test_a_refund_whose_requester_lost_the_right_goes_to_a_person(db: None, lose_right: Callable[[User], None]) -> None:
+    """R26, S2.8."""
+    agent = make_agent()
+    request = make_request(usd("60.00"), by=agent)
+
+    lose_right(agent)
+
+    with pytest.raises(NeedsHuman, match="somebody asked for this refund and has no right"):
+        policies.still_refundable(run_of(request))

@@ -11,7 +11,7 @@ from django.test import Client
 
 from customer_ops import selectors, services
 from customer_ops.gateways.payments import PaymentsClient
-from customer_ops.models import Charge, Mail, RefundRequest
+from customer_ops.models import Charge, Mail, RefundRequest, Ticket
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import Money, api
 from durableflows.core.states import RunState
@@ -19,6 +19,7 @@ from durableflows.models import WorkflowRun
 from durableflows.testing import World, effect_states, open_request, virtual
 from tests.support.desk import make_agent, make_charge, make_order, make_user, run_id_of, usd
 from tests.support.payments import KEY, call
+from tests.support.smtp_server import smtp_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -141,7 +142,7 @@ def test_a_lost_answer_pays_once(world: World, sandbox: RunningSandbox, payments
     assert len(mail.outbox) == 1
 
 
-def test_a_refund_that_the_provider_refuses_frees_the_charge_and_tells_the_customer(
+def test_a_refund_that_the_provider_refuses_frees_the_charge_and_is_handed_to_an_agent(
     world: World, sandbox: RunningSandbox, payments: PaymentsClient, agent: User
 ) -> None:
     charge = charge_of(payments, usd("100.00"))
@@ -152,8 +153,53 @@ def test_a_refund_that_the_provider_refuses_frees_the_charge_and_tells_the_custo
 
     request.refresh_from_db()
     assert request.state == "FAILED"
+    assert run_of(request).state == RunState.FAILED
     assert len(sandbox.books().refund_acts) == 1
     assert [sent.subject for sent in mail.outbox] == ["Your refund for order R-1 is delayed"]
+    assert [ticket.subject for ticket in Ticket.objects.all()] == ["Refund of $60.00 for order R-1 could not be paid"]
+
+
+def test_a_mail_that_is_refused_for_good_is_handed_to_an_agent_and_the_refund_stays_done(
+    world: World, payments: PaymentsClient, agent: User, settings: LazySettings
+) -> None:
+    settings.EMAIL_BACKEND, settings.EMAIL_HOST = "customer_ops.gateways.smtp.TellingBackend", "127.0.0.1"
+    with smtp_server(RCPT="550 no such mailbox") as server:
+        settings.EMAIL_PORT = server.port
+        request = ask(charge_of(payments, usd("100.00")), usd("60.00"), agent)
+        world.run_through()
+
+    request.refresh_from_db()
+    assert (request.state, run_of(request).state) == ("REFUNDED", RunState.SUCCEEDED)
+    ticket = Ticket.objects.get()
+    assert ticket.subject == "Refund of $60.00 for order R-1 was not told to the customer"
+    assert ticket.customer == request.charge.order.customer
+    assert Mail.objects.get().sent_at is None
+
+
+def test_a_right_that_was_lost_while_the_manager_thought_keeps_the_money_here(
+    world: World, sandbox: RunningSandbox, payments: PaymentsClient, agent: User, manager: User
+) -> None:
+    """R26, S2.8: the run waits for a person, and goes on when the right is back and somebody says so."""
+    request = ask(charge_of(payments, usd("900.00")), usd("600.00"), agent)
+    world.run_until_idle()
+    rights = list(agent.user_permissions.all())
+    agent.user_permissions.clear()
+
+    answer(request, "approve", manager)
+    world.run_through()
+
+    run = run_of(request)
+    assert run.state == RunState.PARKED
+    assert "no right to ask any more" in run.parked_detail
+    assert sandbox.books().refund_acts == []
+
+    agent.user_permissions.set(rights)
+    api.retry(run.pk, reason="back from leave")
+    world.run_through()
+
+    request.refresh_from_db()
+    assert request.state == "REFUNDED"
+    assert len(sandbox.books().refund_acts) == 1
 
 
 def test_a_pending_refund_is_not_told_as_done(
@@ -202,7 +248,8 @@ def test_a_cancelled_refund_frees_the_charge(
 
     request.refresh_from_db()
     assert run_of(request).state == RunState.CANCELLED
-    assert request.state == "FAILED"
+    assert request.state == "WITHDRAWN"
+    assert request.ended_because == "called off by the system: the customer changed her mind"
     assert selectors.balance(charge).left == usd("900.00")
     assert sandbox.books().refund_acts == []
 

@@ -8,9 +8,9 @@ from django.contrib.auth.models import User
 from customer_ops import selectors, services
 from customer_ops.errors import FormAlreadySent, MoreThanLeft, RefundRefused, RequestEnded, WrongAmount
 from customer_ops.models import Charge, RefundRequest, RefundState
-from durableflows import Money, api
+from durableflows import Money, NotAllowed, api
 from durableflows.models import WorkflowRun
-from tests.support.desk import make_agent, make_charge, make_request, run_id_of, usd
+from tests.support.desk import make_agent, make_charge, make_request, make_user, run_id_of, usd
 
 
 @pytest.fixture
@@ -154,3 +154,11 @@ def test_two_copies_of_a_row_agree_on_the_first_end(charge: Charge) -> None:
     stale.mark_rejected("no, from another worker")
 
     assert stale.ended_because == "no"
+
+
+def test_whatever_way_leads_here_the_right_is_needed(charge: Charge) -> None:
+    """R25."""
+    with pytest.raises(NotAllowed):
+        ask(charge, usd("1.00"), make_user("approve_refund"))
+
+    assert not RefundRequest.objects.exists()

@@ -77,10 +77,11 @@ def test_refunds_under_fire_are_paid_once_each(tmp_path: Path):
 
 def _people() -> tuple[User, User]:
     agent = User.objects.create_user("agent")
+    agent.user_permissions.add(Permission.objects.get(codename="request_refund"))
     manager = User.objects.create_user("manager")
     for name in ("approve_refund", "approve_any_refund"):
         manager.user_permissions.add(Permission.objects.get(codename=name))
-    return agent, User.objects.get(pk=manager.pk)
+    return User.objects.get(pk=agent.pk), User.objects.get(pk=manager.pk)
 
 
 def _shop(sandbox: RunningSandbox) -> list[Charge]:

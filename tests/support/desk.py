@@ -61,7 +61,12 @@ def run_id_of(request: RefundRequest) -> uuid.UUID:
 
 
 def make_request(
-    amount: Money, *, charge: Charge | None = None, state: RefundState = RefundState.PENDING, hours_ago: float = 0
+    amount: Money,
+    *,
+    charge: Charge | None = None,
+    state: RefundState = RefundState.PENDING,
+    hours_ago: float = 0,
+    by: User | None = None,
 ) -> RefundRequest:
     """A refund request without a run."""
     request = RefundRequest(
@@ -69,6 +74,7 @@ def make_request(
         reason="broken",
         state=state,
         form_token=uuid.uuid4(),
+        requested_by=by,
         requested_by_name="somebody",
         refund_id="re_1" if state == RefundState.REFUNDED else "",
         created_at=timezone.now() - timedelta(hours=hours_ago),
