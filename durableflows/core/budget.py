@@ -1,6 +1,7 @@
 """Counters against declared limits. Charged before the work starts (P7)."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from durableflows.core.definition import Budget
 from durableflows.core.payload import JSON
@@ -25,7 +26,7 @@ def pinned(budget: Budget) -> dict[str, JSON]:
     return values
 
 
-def is_used_up(limits: Mapping[str, JSON], name: str, used: int) -> bool:
+def is_used_up(limits: Mapping[str, JSON], name: str, used: int | Decimal) -> bool:
     """Would one more exceed the limit?"""
     limit = limits.get(name)
-    return limit is not None and used >= int(str(limit))
+    return limit is not None and used >= Decimal(str(limit))
