@@ -86,8 +86,9 @@ def reserve(
         found = _without_sending(row, effect, now)
         if found is not None:
             return found
-    if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED):
+    if row is None or row.state != EffectState.UNKNOWN:  # nothing of it is under way: this would be a first send
         _check_limits(run, now)
+    if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED):
         row = _plan(run, step, effect, operation, arguments, digest, replaces=row, now=now)
     return _dispatch(run, step, row, effect, lease, send_by=send_by, now=now)
 
