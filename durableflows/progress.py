@@ -95,7 +95,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     if decision.park is not None:
         park(run, decision.park, now)
     if decision.end is not None:
-        _end(run, decision.end, now)
+        _end(run, step, decision.end, now)
     conclude(run, now)
     if step.state == StepState.READY and not run.parked_reason and not run.ended_at:
         _send_when_due(step, now)
@@ -214,14 +214,20 @@ def close_request(run: WorkflowRun, request: ApprovalRequest, verb: str, reason:
     journal.record(run, "approval.closed", at=now, step=request.step, data=data)
 
 
-def _end(run: WorkflowRun, end: End, now: datetime) -> None:
-    run.result = end.result
+def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
+    if end.result is not None:
+        run.result = end.result
     if end.error is not None:
         _put_error(run, end.error)
     if end.reason is not None:
         begin_ending(run, end.reason, end.error.text if end.error else "", now)
-    else:
+    elif not _has_other_open_steps(run, step):  # a run succeeds with the last of its branches (P15)
         finish(run, end.verb, now)
+
+
+def _has_other_open_steps(run: WorkflowRun, step: StepRun) -> bool:
+    others = StepRun.objects.using(database()).filter(run=run).exclude(pk=step.pk)
+    return others.filter(state__in=[str(state) for state in STEP_OPEN]).exists()
 
 
 def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
