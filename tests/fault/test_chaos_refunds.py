@@ -9,22 +9,18 @@ import os
 import random
 import signal
 import time
-import uuid
 from collections import Counter
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import Permission, User
-from django.utils import timezone
+from django.contrib.auth.models import User
 
-from customer_ops import services
-from customer_ops.gateways.payments import PaymentsClient
-from customer_ops.models import Charge, Customer, Order, RefundRequest
+from customer_ops.models import Charge, RefundRequest
 from customer_ops.sandbox.control import BooksView, RunningSandbox, running_sandbox
 from durableflows import FactsChanged, Money, TooLate, api, doctor
 from durableflows.core.states import ApprovalState, EffectState, RunState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from tests.support.refunds import ask, make_charge, person, worker_environment
 from tests.support.workers import Fleet, fleet, pool_children, wait_for
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.worker, pytest.mark.slow]
@@ -33,7 +29,6 @@ REFUNDS = int(os.environ.get("CHAOS_REFUNDS", "200"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 STALE_SECONDS = 6.0
 FAULTY = 0.2
-KEY = "sk_test_local"
 # What a request may meet; a time-out costs the client its three seconds, so it is rarer than a cut connection.
 MIX = {
     "cut_before": 2.0,
@@ -50,16 +45,10 @@ def test_refunds_under_fire_are_paid_once_each(tmp_path: Path):
     print(f"CHAOS_SEED={SEED}")
     rng = random.Random(SEED)
     with running_sandbox(books=tmp_path / "books.sqlite3") as sandbox:
-        agent, manager = _people()
+        agent = person("agent", "request_refund")
+        manager = person("manager", "approve_refund", "approve_any_refund")
         charges = _shop(sandbox)
-        environment = {
-            "PAYMENTS_URL": sandbox.url,
-            "PAYMENTS_KEY": KEY,
-            "PAYMENTS_TIMEOUT_SECONDS": "3",
-            "PAYMENTS_SETTLE_SECONDS": "8",
-            "TEST_STALE_SECONDS": str(STALE_SECONDS),
-            "EMAIL_BACKEND": "django.core.mail.backends.filebased.EmailBackend",
-        }
+        environment = worker_environment(sandbox) | {"TEST_STALE_SECONDS": str(STALE_SECONDS)}
         with fleet(tmp_path, **environment) as ships:
             ships.start(), ships.start()
             sandbox.fault_rate(FAULTY, seed=SEED, mix=MIX)
@@ -75,35 +64,13 @@ def test_refunds_under_fire_are_paid_once_each(tmp_path: Path):
         _check_rows()
 
 
-def _people() -> tuple[User, User]:
-    agent = User.objects.create_user("agent")
-    agent.user_permissions.add(Permission.objects.get(codename="request_refund"))
-    manager = User.objects.create_user("manager")
-    for name in ("approve_refund", "approve_any_refund"):
-        manager.user_permissions.add(Permission.objects.get(codename=name))
-    return User.objects.get(pk=agent.pk), User.objects.get(pk=manager.pk)
-
-
 def _shop(sandbox: RunningSandbox) -> list[Charge]:
-    client = PaymentsClient(sandbox.url, KEY)
-    customer = Customer.objects.create(name="Ada", email="ada@example.test")
-    charges = []
-    for number in range(REFUNDS):
-        amount = Money(90_000 if number % 10 == 0 else 4_000, "USD")
-        made = client.create_charge(key=f"charge-{number}", amount=amount)
-        order = Order(number=f"C-{number}", customer=customer, placed_at=timezone.now())
-        order.total = amount
-        order.save()
-        charge = Charge(order=order, provider_id=made.id, captured_at=timezone.now())
-        charge.amount = amount
-        charge.save()
-        charges.append(charge)
-    return charges
+    amounts = [Money(90_000 if number % 10 == 0 else 4_000, "USD") for number in range(REFUNDS)]
+    return [make_charge(sandbox, f"C-{number}", amount) for number, amount in enumerate(amounts)]
 
 
 def _ask(charge: Charge, agent: User) -> RefundRequest:
-    amount = charge.amount if charge.amount.amount > Decimal(500) else Money(1_500, "USD")
-    return services.request_refund(charge.pk, amount, "chaos", by=agent, form_token=uuid.uuid4())
+    return ask(charge, charge.amount if charge.amount.amount > 500 else Money(1_500, "USD"), agent)
 
 
 def _fire(ships: Fleet, manager: User, rng: random.Random) -> Counter[str]:

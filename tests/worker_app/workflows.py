@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from durableflows import Run, Workflow, WorkflowState, step
+from durableflows.boundaries import Boundary, install
 
 HOLD_SECONDS = 30.0
 
@@ -47,3 +48,17 @@ class Poison(Workflow[HeldState]):
         with (Path(run.state.folder) / "starts").open("a") as starts:
             starts.write(f"{os.getpid()} {time.time()}\n")
         os.kill(os.getpid(), 9)
+
+
+def _kill_where_told(boundary: Boundary) -> None:
+    """Die by SIGKILL at a boundary that has a file of its name in the folder: once for each file."""
+    order = Path(os.environ["TEST_KILL_FOLDER"]) / boundary.name
+    try:
+        order.unlink()
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), 9)
+
+
+if "TEST_KILL_FOLDER" in os.environ:
+    install(_kill_where_told)
