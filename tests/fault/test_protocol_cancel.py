@@ -1,8 +1,10 @@
 """Protocol rules 3 and 10: a cancel is asked at once and confirmed when nothing is in doubt or on its way."""
 
+from collections.abc import Callable
+
 import pytest
 
-from durableflows import NeverSent, Permanent, TooLate, UnknownOutcome, api
+from durableflows import NeverSent, Permanent, TooLate, UnknownOutcome, api, boundaries, runner
 from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.errors import LeaseLost, RunHalted
 from durableflows.testing import Boundary, World
@@ -318,16 +320,14 @@ def test_a_second_cancel_changes_nothing_and_one_after_the_end_is_too_late(world
     assert len(played.events("run.cancel_asked")) == 1
 
 
-def _at(played: Stage, boundary: Boundary, act: object) -> None:
+def _at(played: Stage, boundary: Boundary, act: Callable[[], None]) -> None:
     """Do something when the worker comes to a boundary, once, in one delivery of what is READY."""
-    from durableflows import boundaries, runner
-
-    done = []
+    done: list[int] = []
 
     def hook(crossed: Boundary) -> None:
         if crossed is boundary and not done:
             done.append(1)
-            act()  # type: ignore[operator]
+            act()
 
     boundaries.install(hook)
     try:

@@ -20,13 +20,13 @@ NOT_FOUND = Heard("not found")
 def begin(played: Stage) -> Ticket | None:
     """Ask, and keep the answer for later."""
     row = played.row()
-    return lookups.begin(row.run_id, row.step_id, row.pk, played.effect)  # type: ignore[arg-type]
+    return lookups.begin(row.run_id, row.step_id, row.pk, played.effect)
 
 
 def ask(played: Stage) -> tuple[Ticket, Heard]:
     ticket = begin(played)
     assert ticket is not None
-    return ticket, lookups.ask(played.effect, ticket)  # type: ignore[arg-type]
+    return ticket, lookups.ask(played.effect, ticket)
 
 
 # Rules 3 and 4
@@ -222,9 +222,9 @@ def test_found_for_a_row_that_is_not_done_yet_is_accepted_only(world: World):
 # Rule 5
 
 
-def in_doubt(world: World, **how: bool) -> Stage:
+def in_doubt(world: World) -> Stage:
     """A's request is out, nobody knows; the settle time has not passed."""
-    played = stage(world, keyed=False, lookup=False, **how)
+    played = stage(world, keyed=False, lookup=False)
     played.hand("A").claim().reserve().lose_lease()
     played.sweep()
     return played

@@ -25,7 +25,7 @@ def fork(pay_it: EffectDefinition[PayReceipt], ends: str) -> type[Workflow[PaySt
         deadline = timedelta(days=3)
 
         @step(start=True, to=("pay", "other"))
-        def begin(self, run: Run[PayState]):  # type: ignore[no-untyped-def]
+        def begin(self, run: Run[PayState]):
             return self.pay, self.other
 
         @step(end=True, effects=(pay_it,), retry=Retry(attempts=4, within=timedelta(hours=20)))
@@ -33,7 +33,7 @@ def fork(pay_it: EffectDefinition[PayReceipt], ends: str) -> type[Workflow[PaySt
             run.effect(pay_it, amount=5)
 
         @step(end=True)
-        def other(self, run: Run[PayState]):  # type: ignore[no-untyped-def]
+        def other(self, run: Run[PayState]):
             return fail("enough") if ends == "fail" else None
 
     return Fork

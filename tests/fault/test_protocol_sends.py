@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from durableflows import NeverSent, Retry, UnknownOutcome
+from durableflows import EffectCall, NeverSent, Retry, UnknownOutcome
 from durableflows.core import effects
 from durableflows.core.states import EffectState, ParkedReason, RunState, StepState
 from durableflows.errors import LeaseLost, RunHalted
@@ -14,7 +14,7 @@ from durableflows.ledger import Stored, Unsettled
 from durableflows.models import SideEffect
 from durableflows.services import runs
 from durableflows.testing import Boundary, World
-from tests.support.flows import Provider, act_then_raise
+from tests.support.flows import Provider
 from tests.support.play import KEY_WINDOW, SETTLE, assert_sound, stage, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,7 +65,7 @@ def test_a_stale_worker_cannot_settle(world: World):
         slow.settle()
 
     assert played.step().state == StepState.RUNNING
-    assert played.step().lease_token == fresh.claimed.lease.token
+    assert played.step().lease_token == fresh.token
     assert not played.run().steps.filter(name="done").exists()
     assert "receipt_id" not in played.run().data or played.run().data["receipt_id"] is None
 
@@ -134,11 +134,16 @@ def test_a_worker_that_is_late_at_each_try_ends_at_a_person_and_not_in_a_loop(wo
 
 def test_a_redirect_after_the_time_is_refused_and_nothing_more_leaves(world: World, monkeypatch):
     """Rule 2: the adapter asks again at each redirect and reconnect, with the same answer."""
-    provider = Provider(before_call=lambda call: call.check())
+    provider = Provider()
     played = stage(world, provider=provider)
     late = SimpleNamespace(monotonic=time.monotonic)
     monkeypatch.setattr(effects, "time", late)
-    provider.before_call = lambda call: (setattr(late, "monotonic", lambda: time.monotonic() + 60), call.check())[0]
+
+    def redirect(call: EffectCall) -> None:
+        late.monotonic = lambda: time.monotonic() + 60
+        call.check()
+
+    provider.before_call = redirect
 
     world.run_until_idle()
 
@@ -196,6 +201,7 @@ def test_our_window_ends_a_settle_time_before_the_provider_s(world: World, secon
     played.sweep()
     second = played.hand("B").claim()
     started = played.row().first_dispatched_at
+    assert started is not None
 
     world.clock.move_to(started + KEY_WINDOW - timedelta(seconds=SETTLE + seconds_before_margin))
 
@@ -217,7 +223,7 @@ def test_a_receipt_that_is_stored_is_given_back_and_nothing_is_sent(world: World
 
 def _stop_after_reserve(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:
     """Stop the worker for a minute of its own clock between the stored intent and the first byte."""
-    stops = []
+    stops: list[int] = []
     real = time.monotonic
     clock = SimpleNamespace(monotonic=real)
     monkeypatch.setattr(effects, "time", clock)

@@ -1,7 +1,7 @@
 """Workers that a test moves by hand, one transaction or outside call at a time, and what must hold in the end.
 
-A `Hand` does what `runner` and `context` do with one attempt, but stops wherever the test wants: a slow worker is a hand
-that goes on later. For tests of the protocol only.
+A `Hand` does what `runner` and `context` do with one attempt, but stops wherever the test wants: a slow worker is a
+hand that goes on later. For tests of the protocol only.
 """
 
 import time
@@ -19,7 +19,7 @@ from durableflows.core.outcomes import Answer, AnswerKind, Done, Failed, Failure
 from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
 from durableflows.leases import Claim
 from durableflows.ledger import Reservation, Reserved
-from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.models import EffectSend, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import World
 from tests.support.flows import PayReceipt, PayState, Provider, pay_effect, pay_workflow
@@ -97,6 +97,18 @@ class Hand:
         self.stage, self.name = stage, name
         self.claimed: Claim | None = None
         self.reserved: Reserved | None = None
+
+    @property
+    def token(self) -> UUID:
+        """Of the lease that this worker has, or believes to have."""
+        assert self.claimed is not None
+        return self.claimed.lease.token
+
+    @property
+    def send(self) -> EffectSend:
+        """The send that this worker began."""
+        assert self.reserved is not None
+        return EffectSend.objects.get(pk=self.reserved.send_id)
 
     def claim(self) -> "Hand":
         self.claimed = claims.claim(self.stage.run_id, self.stage.step().pk, task_id=self.name, pid=1)

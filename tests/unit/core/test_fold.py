@@ -12,7 +12,8 @@ from durableflows.core.states import EFFECT_MOVES, EffectState
 
 S, A = EffectState, AnswerKind
 BOOLS = (False, True)
-FLAGS = [dict(zip(("is_holder", "doubted", "run_ended", "same_receipt"), bits, strict=True)) for bits in itertools.product(BOOLS, repeat=4)]  # fmt: skip
+NAMES = ("is_holder", "doubted", "run_ended", "same_receipt")
+FLAGS = [dict(zip(NAMES, bits, strict=True)) for bits in itertools.product(BOOLS, repeat=4)]
 LOST = {A.UNKNOWN, A.IN_USE}
 
 
@@ -128,7 +129,12 @@ def test_a_receipt_after_the_end_is_an_alert():
 
 
 @given(
-    st.sampled_from(EffectState), st.sampled_from(AnswerKind), st.booleans(), st.booleans(), st.booleans(), st.booleans()
+    st.sampled_from(EffectState),
+    st.sampled_from(AnswerKind),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
 )
 def test_whatever_comes_the_move_is_legal_and_nothing_is_forgotten(state, answer, holder, doubted, ended, same):
     """Rules 3, 7 and 8 over the whole space."""

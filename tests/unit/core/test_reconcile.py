@@ -121,7 +121,7 @@ def test_an_effect_that_is_absent(changes, flags, wanted):
 )
 def test_an_effect_that_was_accepted(changes, wanted):
     """R17: pending is asked about for as long as it may be pending."""
-    assert move(replace(LOST, state=S.ACCEPTED, **KEYED, **changes)).next is wanted
+    assert move(replace(LOST, state=S.ACCEPTED, key_window=24 * HOUR, **changes)).next is wanted
 
 
 @pytest.mark.parametrize("state", [S.PLANNED, S.CONFIRMED, S.REJECTED, S.REVERSED, S.UNDONE])
