@@ -1,7 +1,8 @@
 """The closed list of places where a process may die, and `cross`, which the engine calls at each.
 
-In production `cross` does nothing. Tests install a hook that kills, raises or waits at a named boundary
-(design, section 9). A new transaction or outside call is a new boundary, with its crash test.
+In production `cross` does nothing. Tests install a hook that kills, raises or waits at a named boundary.
+A new transaction or outside call is a new boundary, with its crash test. The text under each says what is true after
+a crash there; docs/reference/crash-points.md is printed from it.
 """
 
 from collections.abc import Callable
@@ -12,23 +13,41 @@ class Boundary(StrEnum):
     """Where a crash must leave rows from which the run can go on."""
 
     START_BEFORE_COMMIT = "start: before commit"
+    """Neither run, step nor message exists: the caller's transaction is rolled back as a whole."""
     START_BEFORE_SEND = "start: after commit, before send"
+    """The run is stored and its first step is READY. No message left; a sweep sends the step."""
     CLAIM_BEFORE_COMMIT = "claim: before commit"
+    """The step is READY as before. The message is used up; a sweep sends the step again."""
     CLAIM_AFTER_COMMIT = "claim: after commit"
+    """The step is RUNNING and nothing was sent. Its lease is freed, it becomes READY, and the try is not counted."""
     EFFECT_BEFORE_RESERVE = "effect: before reserve"
+    """As after the claim: no row says that this call was meant, and nothing has left."""
     EFFECT_AFTER_RESERVE = "effect: after reserve"
+    """The effect is DISPATCHED; no row can say whether the request left. When the lease is freed, it is UNKNOWN."""
     EFFECT_AFTER_ANSWER = "effect: after the answer, before the receipt"
+    """The same rows as before the answer: DISPATCHED, then UNKNOWN. The provider has acted and only it knows so."""
     EFFECT_AFTER_RECEIPT = "effect: after the receipt"
+    """The effect has its receipt. The body runs again and gets that receipt; nothing is sent."""
     SETTLE_BEFORE_COMMIT = "settle: before commit"
+    """The step is RUNNING, the checkpoint is the old one, effects keep their receipts, an atomic step wrote nothing."""
     SETTLE_BEFORE_SEND = "settle: after commit, before send"
+    """The checkpoint is stored and the next step is READY. No message left; a sweep sends the step."""
     ANSWER_BEFORE_COMMIT = "approval: before commit"
+    """The request is OPEN and the answer is not stored."""
     ANSWER_AFTER_COMMIT = "approval: after commit"
+    """The answer is stored. When it decided, the next step is READY; a sweep sends it if nobody has."""
     CANCEL_BEFORE_COMMIT = "cancel: before commit"
+    """The run goes on: nobody has asked for its end."""
     CANCEL_AFTER_COMMIT = "cancel: after commit"
+    """The run ends as CANCELLED, or is ENDING: nothing more of it is sent, and a sweep ends it once it is quiet."""
     TIMER_BEFORE_COMMIT = "timer: before commit"
+    """The step is RETRY_SCHEDULED and overdue; the next sweep wakes it."""
     TIMER_AFTER_COMMIT = "timer: after commit"
+    """The step is READY; a sweep sends it if nobody has."""
     LOOKUP_BEFORE_COMMIT = "lookup: before commit"
+    """The question is counted and its answer is lost. The question's own lease runs out, and it is asked again."""
     LOOKUP_AFTER_COMMIT = "lookup: after commit"
+    """The answer is in the effect's row; a sweep looks at the step and lets it go on."""
 
 
 _hook: Callable[[Boundary], None] | None = None

@@ -26,8 +26,11 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     ]
     alias = given.get("DATABASE", "default")
     if alias not in django_settings.DATABASES:
+        hint = "Name an alias of DATABASES, or leave DATABASE out for 'default'."
         found.append(
-            checks.Error(f"DURABLEFLOWS names database {alias!r}, which DATABASES lacks", id="durableflows.E002")
+            checks.Error(
+                f"DURABLEFLOWS names database {alias!r}, which DATABASES lacks", hint=hint, id="durableflows.E002"
+            )
         )
     return found
 
@@ -59,7 +62,7 @@ def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 
 def check_celery(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W002: late acknowledgement. W003: eager mode. W004: no worker events, so Flower sees nothing."""
+    """W002: late acknowledgement. W003: eager mode."""
     conf = current_app.conf
     found: list[checks.CheckMessage] = []
     if conf.task_acks_late:

@@ -31,6 +31,7 @@ class Settings:
     RESEND_SECONDS: float = 15.0
     """A step that was sent and not claimed is sent again after this; doubled each time up to RESEND_CAP_SECONDS."""
     RESEND_CAP_SECONDS: float = 600.0
+    """Longest pause between two sends of a step that nobody claims."""
     PUBLISH_SECONDS: float = 2.0
     """A publish to the broker may take this long; its failure is kept and the step sent again."""
     UNKNOWN_WORKFLOW_SECONDS: float = 900.0
@@ -38,10 +39,11 @@ class Settings:
     LOOKUP_SECONDS: float = 5.0
     """First pause between two lookups of an effect in doubt; doubled each time up to LOOKUP_CAP_SECONDS."""
     LOOKUP_CAP_SECONDS: float = 600.0
+    """Longest pause between two lookups of an effect in doubt."""
     AUDIT_SECONDS: float = 86400.0
     """An effect that was found absent is looked up once more after this."""
     MAX_STATE_BYTES: int = 262144
-    """Largest checkpoint; larger values belong into an artifact."""
+    """Largest checkpoint. Keep larger values elsewhere, and a reference in the state."""
     TICKER: bool = True
     """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)

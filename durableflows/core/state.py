@@ -46,7 +46,7 @@ class WorkflowState(BaseModel):
             if any(issubclass(part, _SECRETS) for part in _classes_in(field.annotation, set())):
                 raise InvalidDefinition(
                     f"{cls.__qualname__}.{name} is a secret, and state is stored: keep a reference in the state "
-                    "and read the secret in the step by run.secret(reference)"
+                    "and let the step read the secret where it is kept"
                 )
 
 

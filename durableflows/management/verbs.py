@@ -19,7 +19,7 @@ from durableflows import api, clock, doctor
 from durableflows.doctor import Finding, Severity
 from durableflows.errors import InvalidState, NotFoundError
 from durableflows.explain_words import plain
-from durableflows.management import graph, tables
+from durableflows.management import graph, pages, tables
 from durableflows.management.tables import Report, local, section, table
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.selectors import runs_for
@@ -174,16 +174,17 @@ def _findings(found: tuple[Finding, ...]) -> list[str]:
 
 
 def show_graph(options: Namespace) -> Report:
-    """States and legal moves."""
+    """States and legal moves; or write the pages of docs/reference that are printed from the code."""
     if not options.write_docs:
         return Report(graph.as_data(), graph.page().splitlines())
     root = Path(durableflows.__file__).parents[1]
     if not (root / "pyproject.toml").is_file():
-        raise NotFoundError(f"{root} is not durableflows' own repository, which this page belongs to")
-    target = root / graph.PAGE
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(graph.page(), encoding="utf-8")
-    return Report({"written": str(target)}, [f"written: {target}"])
+        raise NotFoundError(f"{root} is not durableflows' own repository, which these pages belong to")
+    written = [str(root / path) for path in pages.PAGES]
+    for path, text in pages.PAGES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text(), encoding="utf-8")
+    return Report({"written": written}, [f"written: {path}" for path in written])
 
 
 def _person(name: str) -> Any:

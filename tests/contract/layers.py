@@ -122,6 +122,8 @@ EDGES = (
     "testing",
     "management",
     "management.graph",
+    "management.matrix",
+    "management.pages",
     "management.tables",
     "management.verbs",
     "management.commands",

@@ -41,7 +41,9 @@ class Command(BaseCommand):
         doctor.add_argument("run", nargs="?", default="", help="examine this run only")
         doctor.add_argument("--strict", action="store_true", help="exit code 1 for anything found")
         graph = verb("graph", "print states and legal moves as Mermaid")
-        graph.add_argument("--write-docs", action="store_true", help="write docs/reference/states.md instead")
+        graph.add_argument(
+            "--write-docs", action="store_true", help="write the printed pages of docs/reference instead"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the verb; every expected failure is a message and an exit code, never a traceback."""
