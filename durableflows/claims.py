@@ -125,7 +125,9 @@ def _park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) ->
 
 
 def _take(run: WorkflowRun, step: StepRun, declared: StepDefinition, now: datetime, *, task_id: str, pid: int) -> Claim:
-    had_sends = SideEffect.objects.using(database()).filter(step=step, send_count__gt=0).exists()
+    # PLANNED: every send is known to have done nothing, so the next one is a first send still (P9).
+    sent = SideEffect.objects.using(database()).filter(step=step, send_count__gt=0)
+    had_sends = sent.exclude(state=EffectState.PLANNED).exists()
     step.claim()
     step.attempts += 1
     step.tries_since = step.tries_since or now

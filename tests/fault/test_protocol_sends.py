@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from durableflows import EffectCall, NeverSent, Retry, UnknownOutcome
+from durableflows import EffectCall, NeverSent, Retry, Transient, UnknownOutcome
 from durableflows.core import effects
 from durableflows.core.states import EffectState, ParkedReason, RunState, StepState
 from durableflows.errors import LeaseLost, RunHalted
@@ -14,7 +14,7 @@ from durableflows.ledger import Stored, Unsettled
 from durableflows.models import SideEffect
 from durableflows.services import runs
 from durableflows.testing import Boundary, World
-from tests.support.flows import Provider
+from tests.support.flows import Provider, act_then_raise, raise_without_acting
 from tests.support.play import KEY_WINDOW, SETTLE, assert_sound, stage, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -219,6 +219,34 @@ def test_a_receipt_that_is_stored_is_given_back_and_nothing_is_sent(world: World
 
     assert answer == Stored({"id": "pay_1", "status": "done"})
     assert len(played.provider.sends) == 1
+
+
+@pytest.mark.parametrize("error", [NeverSent("refused"), Transient("429")])
+def test_what_was_checked_before_is_checked_again_while_nothing_was_sent(world: World, error: Exception):
+    """P9: a try that is known to have done nothing is no first send; the facts may have changed meanwhile."""
+    verdicts = iter([True, "it was sold meanwhile"])
+    provider = Provider(faults=[raise_without_acting(error)])
+    played = stage(world, provider=provider, recheck=lambda run: next(verdicts))
+
+    world.run_through()
+
+    assert len(provider.sends) == 1
+    assert provider.acts == []
+    assert played.run().steps.filter(name="turned_down", state=StepState.SUCCEEDED).exists()
+    assert_sound(played.run_id, provider)
+
+
+def test_what_was_checked_before_is_not_checked_against_our_own_doubtful_send(world: World):
+    """P9: after a send that may have acted, the recheck would see what we did ourselves."""
+    verdicts = iter([True, "it was refunded already"])
+    provider = Provider(faults=[act_then_raise(UnknownOutcome("read timed out"))])
+    played = stage(world, provider=provider, recheck=lambda run: next(verdicts))
+
+    world.run_through()
+
+    assert len(provider.acts) == 1
+    assert played.run().steps.filter(name="done", state=StepState.SUCCEEDED).exists()
+    assert_sound(played.run_id, provider)
 
 
 def _stop_after_reserve(monkeypatch: pytest.MonkeyPatch, *, times: int) -> list[int]:

@@ -1,0 +1,89 @@
+"""Steps that run side by side change the state: different fields are both kept, the same field is worked out again."""
+
+from datetime import timedelta
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from durableflows import Run, StepRef, Workflow, WorkflowState, api, claims, runner, step, succeed
+from durableflows.core import registry
+from durableflows.core.outcomes import Conflict
+from durableflows.core.states import RunState
+from durableflows.errors import StateConflict
+from durableflows.models import StepRun, WorkflowRun
+from durableflows.testing import World, virtual
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def world():
+    with registry.isolated(), virtual() as world:
+        yield world
+
+
+class Counts(WorkflowState):
+    """Two counters."""
+
+    left: int = 0
+    right: int = 0
+
+
+def both(*, same_field: bool) -> type[Workflow[Counts]]:
+    """Two steps at once, each adding to a counter, and a third that waits to end the run."""
+
+    class Both(Workflow[Counts]):
+        """begin -> left, right."""
+
+        name, version = "both", 1
+        deadline = timedelta(days=1)
+
+        @step(start=True, to=("left", "right"))
+        def begin(self, run: Run[Counts]) -> tuple[StepRef, ...]:
+            return self.left, self.right
+
+        @step(end=True)
+        def left(self, run: Run[Counts]):
+            run.state.left += 1
+            return succeed()
+
+        @step(end=True)
+        def right(self, run: Run[Counts]):
+            if same_field:
+                run.state.left += 10
+            else:
+                run.state.right += 1
+            return succeed()
+
+    return Both
+
+
+def claimed(run_id: UUID, name: str) -> tuple[claims.Claim, StepRun]:
+    found = StepRun.objects.get(run_id=run_id, name=name)
+    claim = claims.claim(run_id, found.pk, task_id=name, pid=0)
+    assert claim is not None
+    return claim, found
+
+
+@pytest.mark.parametrize("same_field", [False, True])
+def test_both_changes_are_in_the_state_at_the_end(world: World, same_field: bool):
+    run = api.start(both(same_field=same_field), {})
+    runner.run_step(run.pk, StepRun.objects.get(run=run, name="begin").pk)
+    definition = registry.get("both")
+    (left, _), (right, right_step) = claimed(run.pk, "left"), claimed(run.pk, "right")
+    done = [runner.perform(claim, definition, definition.step(claim.lease.step)) for claim in (left, right)]
+
+    claims.settle(left.lease, done[0], rng=Random(0), base=left.data)
+    if same_field:
+        with pytest.raises(StateConflict):
+            claims.settle(right.lease, done[1], rng=Random(0), base=right.data)
+        claims.settle(right.lease, Conflict(("left",)), rng=Random(0))
+        world.run_until_idle()
+    else:
+        claims.settle(right.lease, done[1], rng=Random(0), base=right.data)
+
+    ended = WorkflowRun.objects.get(pk=run.pk)
+    assert ended.state == RunState.SUCCEEDED
+    assert ended.data == ({"left": 11, "right": 0} if same_field else {"left": 1, "right": 1})
+    assert StepRun.objects.get(pk=right_step.pk).attempts == (2 if same_field else 1)
