@@ -9,6 +9,9 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+from kombu.transport import TRANSPORT_ALIASES
+
+ALIAS = "customer_ops.broker:Transport"
 
 SQLITE_OPTIONS = {
     # IMMEDIATE: a block that reads and then writes holds the write lock from its start; deferred ones fail with
@@ -57,6 +60,7 @@ def read_broker_url(url: str, *, folder: Path) -> dict[str, Any]:
     scheme = _split(first, variable="CELERY_BROKER_URL").scheme
     settings: dict[str, Any] = {"broker_url": url, "broker_connection_retry_on_startup": True}
     if scheme == "filesystem":
+        TRANSPORT_ALIASES["filesystem"] = ALIAS  # kombu's own may hand a worker half a message
         settings["broker_transport_options"] = _filesystem(folder)
     if scheme in ("redis", "rediss"):
         settings["broker_transport_options"] = dict(REDIS_OPTIONS)

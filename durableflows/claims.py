@@ -3,6 +3,7 @@
 Called by the runner and by the sweeps that free leases. Each is one short transaction; the user's code runs between.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from uuid import UUID
@@ -11,15 +12,17 @@ from durableflows import clock, integrity, journal, ledger, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import decide, registry
+from durableflows.core import state as states
 from durableflows.core.budget import is_used_up
 from durableflows.core.decide import Decision, Park, Snapshot
 from durableflows.core.definition import StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.keys import new_token
-from durableflows.core.outcomes import Outcome
+from durableflows.core.merge import merge
+from durableflows.core.outcomes import Done, Outcome
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import may_resend
 from durableflows.core.states import EFFECT_IN_DOUBT, EffectState, EndingReason, ParkedReason, StepState
-from durableflows.errors import UnknownWorkflow
+from durableflows.errors import StateConflict, UnknownWorkflow
 from durableflows.leases import Claim, Lease, boot_id, worker_name
 from durableflows.models import SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_run, lock_step
@@ -184,21 +187,36 @@ def _claimed(run: WorkflowRun, step: StepRun, attempt: StepAttempt, *, had_sends
 
 
 @transact
-def settle(lease: Lease, outcome: Outcome, *, rng: Random) -> Decision:
+def settle(lease: Lease, outcome: Outcome, *, rng: Random, base: dict[str, JSON] | None = None) -> Decision:
     """Apply an attempt's outcome, once, by the holder of the lease.
 
+    base             the state that the body began with; None: nobody else can have changed it
     Writes / Locks   as `progress.apply`; locks run, step, then the step's effects
-    Raises           LeaseLost when the lease was taken away: nothing is written then (P2)
+    Raises           LeaseLost when the lease was taken away, StateConflict when a step that settled meanwhile changed
+                     the same fields: nothing is written then (P2)
     Crash            before the commit the attempt is as if it had not settled: its effects keep their receipts
     """
     run, step = lock_run(lease.run_id), lock_step(lease.step_id)
     now = clock.now()
     ledger.check_lease(step, lease)
+    if isinstance(outcome, Done) and base is not None:
+        outcome = _merged(run, outcome, base)
     ledger.doubt_dispatched(step, now, "the attempt ended without an answer")
     decision = decide.after_step(snapshot(run, step), outcome, now, rng)
     progress.apply(run, step, decision, now=now)
     cross(Boundary.SETTLE_BEFORE_COMMIT)
     return decision
+
+
+def _merged(run: WorkflowRun, outcome: Done, base: dict[str, JSON]) -> Done:
+    """Bring the body's changes into the state as it is now, and check the whole of it again."""
+    if run.data == base:
+        return outcome
+    data, conflicts = merge(base, outcome.data, run.data)
+    if conflicts:
+        raise StateConflict(conflicts)
+    states.load(registry.get(run.workflow, run.version).state_type, data)
+    return replace(outcome, data=data)
 
 
 def free_locked(run: WorkflowRun, step: StepRun, now: datetime, why: str) -> None:

@@ -11,6 +11,7 @@ DurableflowsError                      anything below; has a stable `code`, stor
 │   └── FactsChanged                   what was shown is not what is true now; carries the differences
 ├── KeyConflict                        the same business key or idempotency key with another request
 ├── ConcurrentChange                   the row was written by somebody else between reading and writing
+├── StateConflict                      a step that settled meanwhile changed the same fields; the body runs again
 ├── ReserveInTransaction               an effect was asked for inside an open database transaction
 ├── LimitReached                       a budget, deadline or size limit
 └── StepFailure                        raised by step and effect code to say how it failed
@@ -102,6 +103,16 @@ class ConcurrentChange(DurableflowsError):
     """A compare-and-swap lost. The caller's transaction must be rolled back and may be tried again."""
 
     code = "concurrent_change"
+
+
+class StateConflict(DurableflowsError):
+    """A step that settled while this one ran changed the same fields of the state. `fields` names them."""
+
+    code = "state_conflict"
+
+    def __init__(self, fields: tuple[str, ...]) -> None:
+        super().__init__(f"another step changed the same fields of the state meanwhile: {', '.join(fields)}")
+        self.fields = fields
 
 
 class ReserveInTransaction(DurableflowsError):

@@ -22,9 +22,20 @@ from durableflows.core import state as states
 from durableflows.core.classify import describe, failure_of
 from durableflows.core.definition import ApprovalSpec, StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.directives import directive_of
-from durableflows.core.outcomes import Asked, Done, ErrorInfo, Failed, FailureKind, Halted, Outcome, Question, Refused
+from durableflows.core.outcomes import (
+    Asked,
+    Conflict,
+    Done,
+    ErrorInfo,
+    Failed,
+    FailureKind,
+    Halted,
+    Outcome,
+    Question,
+    Refused,
+)
 from durableflows.core.payload import JSON, storable_text
-from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted
+from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
 from durableflows.transactions import is_repeatable, patiently, transact_durably
 
@@ -146,14 +157,20 @@ def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: Step
         outcome = perform(claim, definition, step)
         if not isinstance(outcome, Done):
             raise _NotDone(outcome)
-        claims.settle(claim.lease, outcome, rng=_random)
+        claims.settle(claim.lease, outcome, rng=_random, base=claim.data)
 
     try:
         together()
     except _NotDone as failed:
         _settle(claim, failed.outcome)
+    except StateConflict as conflict:
+        _settle(claim, Conflict(conflict.fields))
 
 
 def _settle(claim: Claim, outcome: Outcome) -> None:
     """Settle, also when the database is away for a while: the lease lasts a little longer than the step."""
-    patiently(claims.settle, give_up_after_seconds=settings().LEASE_MARGIN_SECONDS)(claim.lease, outcome, rng=_random)
+    settle = patiently(claims.settle, give_up_after_seconds=settings().LEASE_MARGIN_SECONDS)
+    try:
+        settle(claim.lease, outcome, rng=_random, base=claim.data)
+    except StateConflict as conflict:
+        settle(claim.lease, Conflict(conflict.fields), rng=_random)

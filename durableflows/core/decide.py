@@ -14,6 +14,7 @@ from durableflows.core.definition import StepDefinition
 from durableflows.core.directives import Fail, Goto, Succeed
 from durableflows.core.outcomes import (
     Asked,
+    Conflict,
     Done,
     ErrorInfo,
     Failed,
@@ -108,6 +109,8 @@ def after_step(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random)
     if isinstance(outcome, Waits) or snapshot.is_accepted:
         reason = outcome.reason if isinstance(outcome, Waits) else "the provider has not finished"
         return Decision("wait", outcome="waits", wake_at=now, reason=reason, forgives=True)
+    if isinstance(outcome, Conflict):
+        return _conflict(snapshot, outcome)
     if isinstance(outcome, Done):
         return _done(outcome)
     if isinstance(outcome, Asked):
@@ -136,6 +139,16 @@ def _in_doubt(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random) 
         error=error,
         reason="the answer of the provider was lost",
     )
+
+
+def _conflict(snapshot: Snapshot, outcome: Conflict) -> Decision:
+    """Run the body again on fresh state; its effects return their receipts. Bounded by the step's tries."""
+    fields = ", ".join(outcome.fields)
+    reason = f"another step changed the same fields of the state meanwhile: {fields}"
+    if snapshot.attempts < snapshot.step.retry.attempts:
+        return Decision("make_ready", outcome="state conflict", reason=reason)
+    error = ErrorInfo("", "state_conflict", reason)
+    return _parked(ParkedReason.NEEDS_PERSON, f"{snapshot.step.name}: {reason}", "state conflict", error)
 
 
 def _done(outcome: Done) -> Decision:

@@ -88,7 +88,14 @@ class Halted:
     """The run was cancelled, paused or parked while the step was under way."""
 
 
-Outcome = Done | Failed | InDoubt | Waits | Asked | Refused | Halted
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The body's changes collide with those of a step that settled while it ran."""
+
+    fields: tuple[str, ...]
+
+
+Outcome = Conflict | Done | Failed | InDoubt | Waits | Asked | Refused | Halted
 
 
 class AnswerKind(StrEnum):

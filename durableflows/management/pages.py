@@ -25,6 +25,7 @@ CURES: Mapping[str, str] = {
     "invalid_definition": "Change the declaration as the message says.",
     "unknown_workflow": "Import the module that declares it: `workflows.py` of an installed app is found by itself.",
     "invalid_state": "Look at `problems`: each is a path and a message.",
+    "state_conflict": "Nothing: the step's body runs again on the fresh state, and its effects return their receipts.",
     "not_found": "Check the id, and whether the person may see the row.",
     "not_allowed": "Ask somebody who has the right; the requester never decides the own request.",
     "too_late": "Read the row again; there is nothing to do any more, or not yet.",

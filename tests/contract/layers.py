@@ -32,6 +32,7 @@ PURE = (
     "core.backoff",
     "core.budget",
     "core.classify",
+    "core.merge",
     "core.plan",
     "core.decide",
     "",  # durableflows/__init__.py: what workflows are declared with

@@ -55,11 +55,13 @@ def test_a_worker_that_dies_at_a_boundary_leaves_one_refund_and_a_run_that_goes_
 
             request = ask(charge, Money(1_500, "USD"), agent)
 
+            assert request.run_id is not None
             run = wait_for(
-                lambda request=request: WorkflowRun.objects.filter(pk=request.run_id, ended_at__isnull=False).first(),
+                WorkflowRun.objects.filter(pk=request.run_id, ended_at__isnull=False).first,
                 seconds=60,
                 what=f"the refund to end after a death at {boundary!s}",
             )
+            assert run is not None
             assert not (orders / boundary.name).exists(), f"nobody died at {boundary!s}"
             request.refresh_from_db()
             rows = SideEffect.objects.filter(run=run, effect="payments.refund")

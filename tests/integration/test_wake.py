@@ -26,7 +26,7 @@ def manager() -> User:
     return User.objects.get(pk=user.pk)
 
 
-def approved(world: World, manager: User, provider: Provider, facts: dict[str, object]) -> WorkflowRun:
+def approved(world: World, manager: User, provider: Provider, facts: dict[str, str]) -> WorkflowRun:
     """A run whose payment was approved and has not gone on yet."""
     run = api.start(pay_workflow(provider, facts=lambda: dict(facts)), {"amount": 900, "ask": True})
     world.run_until_idle()
