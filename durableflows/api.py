@@ -20,6 +20,7 @@ from django.db.models import Model
 from durableflows.core.declare import Workflow
 from durableflows.core.payload import JSON
 from durableflows.core.state import WorkflowState
+from durableflows.errors import InvalidState
 from durableflows.explain import Explanation, explain_run
 from durableflows.models import ApprovalRequest, SideEffect, WorkflowRun
 from durableflows.selectors import run_for
@@ -42,10 +43,14 @@ def start(
     """Start a run in the caller's transaction. A rollback leaves no run, no message and no mail.
 
     Shapes and units   key: business key, unique per tenant, '' for none; the same key with the same request returns
-                       the run that exists, ended or not; version: None for the highest
+                       the run that exists, ended or not, also when a later version would be started now;
+                       version: None for the highest. A transaction on another database than the engine's is not joined
     Raises             UnknownWorkflow, InvalidState (all problems), KeyConflict (same key, other request)
     """
     definition = runs.definition_of(workflow, version)
+    for what, value in (("state", state), ("labels", labels or {})):
+        if not isinstance(value, Mapping | WorkflowState):
+            raise InvalidState(f"{what} must be a mapping of names to values, not {type(value).__name__}")
     return runs.start(definition, state, key=key, by=by, tenant=tenant, subject=subject, labels=labels or {})
 
 
@@ -89,7 +94,7 @@ def answer(
 
 
 def resolve_effect(
-    effect_id: UUID,
+    effect_id: UUID | str,
     verdict: str,
     *,
     by: Any = None,
@@ -101,6 +106,8 @@ def resolve_effect(
 
     Raises   NotFoundError, NotAllowed, InvalidState, TooLate (the row moved on, or a request may still arrive)
     """
+    if receipt is not None and not isinstance(receipt, Mapping):
+        raise InvalidState(f"a receipt is a mapping of names to values, not {type(receipt).__name__}")
     given = None if receipt is None else dict(receipt)
     return reconcile.resolve_effect(effect_id, verdict, by=by, reason=reason, row_version=row_version, receipt=given)
 

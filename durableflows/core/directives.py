@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from durableflows.core.payload import JSON, canonical
+from durableflows.core.payload import JSON, canonical, storable, storable_text
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import InvalidDefinition
 
@@ -76,10 +76,10 @@ def directive_of(returned: object, *, step: str, to: Sequence[str], end: bool) -
     a success. InvalidState for a result that is not JSON.
     """
     if isinstance(returned, Fail):
-        return returned
+        return Fail(storable_text(str(returned.reason)))
     if isinstance(returned, Succeed):
         canonical(returned.result)
-        return returned
+        return Succeed(storable(returned.result))
     if returned is None:
         return _way_on(step=step, to=to, end=end)
     named = [returned] if isinstance(returned, StepRef) else returned

@@ -82,6 +82,20 @@ def unstorable_in(text: str) -> str | None:
     return f"U+{ord(match.group()):04X}" if match else None
 
 
+def check_text(text: object, limit: int, what: str) -> None:
+    """Refuse what a person or caller gave when it is not text, is too long, or cannot be stored.
+
+    Raises InvalidState naming `what`.
+    """
+    if not isinstance(text, str):
+        raise InvalidState(f"{what} must be text, not {type(text).__name__}")
+    if len(text) > limit:
+        raise InvalidState(f"{what} may have {limit} characters, this has {len(text)}")
+    found = unstorable_in(text)
+    if found is not None:
+        raise InvalidState(f"{what} contains {found} (NUL or a lone surrogate), which cannot be stored")
+
+
 def redact(value: JSON) -> JSON:
     """Mask what looks secret, by name of its key and by shape of its text; the rest stays readable.
 

@@ -17,7 +17,7 @@ from durableflows.context import RunContext
 from durableflows.core import decide, registry
 from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Question
-from durableflows.core.payload import JSON, sha256
+from durableflows.core.payload import JSON, check_text, sha256
 from durableflows.core.states import ApprovalState, EndingReason, StepState
 from durableflows.errors import (
     AlreadyDecided,
@@ -63,8 +63,14 @@ def answer(request_id: UUID | str, given: Answer) -> ApprovalRequest:
     """
     if given.verdict not in ("approve", "reject"):
         raise InvalidState(f"{given.verdict!r} is not an answer: say approve or reject")
-    if len(given.comment) > COMMENT_LIMIT or "\x00" in given.comment:
-        raise InvalidState(f"the comment may have {COMMENT_LIMIT} characters, without NUL")
+    if given.by is None:
+        raise NotAllowed("an answer is given by a person: say who, by=...")
+    for what, text, limit in (
+        ("comment", given.comment, COMMENT_LIMIT),
+        ("door", given.door, 40),
+        ("origin", given.origin, 200),
+    ):
+        check_text(text, limit, f"the {what}")
     request = request_for(request_id, given.by)
     _check_person(request, given.by)
     now_true = facts_now(request) if request.state == ApprovalState.OPEN else None
@@ -226,8 +232,8 @@ def _record(run: WorkflowRun, step: StepRun, request: ApprovalRequest, given: An
         actor_name=name[:150],
         verdict=given.verdict,
         comment=given.comment,
-        door=given.door[:40],
-        origin=given.origin[:200],
+        door=given.door,
+        origin=given.origin,
         permission=request.permission,
         facts_digest=given.facts_digest,
         at=now,

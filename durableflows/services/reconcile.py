@@ -10,7 +10,7 @@ from durableflows.claims import snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, registry
 from durableflows.core.definition import EffectDefinition
-from durableflows.core.payload import JSON, storable
+from durableflows.core.payload import JSON, canonical, check_text, storable
 from durableflows.core.reconcile import EffectFacts, Move, Next, most_urgent, next_for
 from durableflows.core.states import EffectState, StepState
 from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, NotFoundError, TooLate
@@ -26,6 +26,7 @@ VERDICT_FIELDS = (
     *("verdict", "verdict_by", "verdict_reason", "verdict_at"),
 )
 VERDICTS = ("happened", "did_not_happen", "ask_again")
+REASON_LIMIT = 4000
 
 
 def route(step_id: UUID) -> None:
@@ -125,26 +126,35 @@ def _declared(run: WorkflowRun, row: SideEffect) -> EffectDefinition[object] | N
 
 
 def resolve_effect(
-    effect_id: UUID, verdict: str, *, by: Any, reason: str, row_version: int, receipt: dict[str, JSON] | None
+    effect_id: UUID | str, verdict: str, *, by: Any, reason: str, row_version: int, receipt: dict[str, JSON] | None
 ) -> SideEffect:
     """Record a person's verdict on an effect in doubt, bound to the version of the row that was shown.
 
     Raises           NotAllowed, NotFoundError; TooLate when the row moved on or a send is still open (rule 5);
-                     InvalidState for an unknown verdict, a missing reason or receipt
+                     InvalidState for an unknown verdict, a missing reason, or a receipt that the step cannot go on with
     Writes / Locks   SideEffect, RunEvent; locks run, step, effect; then the step is looked at again
     """
     if by is not None and not by.has_perm(OPERATE):
         raise NotAllowed(f"{by} may not resolve effects: the permission {OPERATE} is needed")
     if verdict not in VERDICTS:
         raise InvalidState(f"{verdict!r} is not a verdict: say {', '.join(VERDICTS)}")
+    check_text(reason, REASON_LIMIT, "the reason")
     if not reason.strip():
         raise InvalidState("a verdict needs a reason: it stays on the record")
-    place = SideEffect.objects.using(database()).filter(pk=effect_id).values_list("run_id", "step_id").first()
+    rows = SideEffect.objects.using(database()).filter(pk=_id_of(effect_id))
+    place = rows.values_list("run_id", "step_id", "id").first()
     if place is None:
         raise NotFoundError(f"there is no effect {effect_id}")
-    row = _resolve(place[0], place[1], effect_id, verdict, _name(by), reason, row_version, receipt)
+    row = _resolve(*place, verdict, _name(by), reason, row_version, receipt)
     route(place[1])
     return row
+
+
+def _id_of(effect_id: UUID | str) -> UUID:
+    try:
+        return effect_id if isinstance(effect_id, UUID) else UUID(str(effect_id))
+    except ValueError:
+        raise NotFoundError(f"{str(effect_id)[:60]!r} is not an effect's id") from None
 
 
 @transact
@@ -166,7 +176,7 @@ def _resolve(
     if row.state not in (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT) and not may_be_tried_anew:
         raise TooLate(f"{row.effect} is {row.state}: there is nothing to decide")
     if verdict == "happened":
-        _happened(row, receipt, now)
+        _happened(run, row, receipt, now)
     elif verdict == "did_not_happen":
         _did_not_happen(run, row, now)
     else:
@@ -184,11 +194,16 @@ def _resolve(
     return row
 
 
-def _happened(row: SideEffect, receipt: dict[str, JSON] | None, now: datetime) -> None:
+def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None, now: datetime) -> None:
     if not receipt:
         raise InvalidState("saying that it happened needs the receipt, or the provider's reference in its place")
+    given = storable(receipt)
+    canonical(given)
+    effect = _declared(run, row)
+    if effect is not None and not run.ending_reason:
+        effect.load_receipt(given)  # the step goes on with it, and a receipt is never changed afterwards
     row.confirm()
-    row.receipt = storable(receipt)
+    row.receipt = given
     row.settled_at, row.in_doubt_since, row.next_lookup_at = now, None, None
 
 

@@ -14,22 +14,25 @@ from durableflows.core import budget, registry
 from durableflows.core import state as states
 from durableflows.core.declare import Workflow
 from durableflows.core.definition import WorkflowDefinition
-from durableflows.core.payload import JSON, sha256
+from durableflows.core.payload import JSON, check_text, sha256
 from durableflows.core.state import WorkflowState
 from durableflows.core.states import EndingReason, StepState
-from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate
+from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate, UnknownWorkflow
 from durableflows.models import WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
 from durableflows.selectors import OPERATE, run_for
 from durableflows.transactions import database, transact
 
 ENGINE_VERSION = 1
+REASON_LIMIT = 4000
 
 
 def definition_of(workflow: "type[Workflow[Any]] | str", version: int | None) -> WorkflowDefinition:
     """The workflow that is asked for, by class or name. Raises UnknownWorkflow."""
     if isinstance(workflow, str):
         return registry.get(workflow, version)
+    if not hasattr(workflow, "definition"):
+        raise UnknownWorkflow(f"{workflow!r} is neither a workflow nor the name of one")
     return registry.get(workflow.name, workflow.version if version is None else version)
 
 
@@ -50,7 +53,8 @@ def start(
     Crash            before the caller's commit nothing of it; after it the sweep sends the first step
     """
     data = _state(definition, state)
-    digest = sha256({"workflow": definition.name, "version": definition.version, "state": data})
+    # Without the version: a request that comes again after a deploy is the same request (R37).
+    digest = sha256({"workflow": definition.name, "state": data})
     _check_texts(key, tenant, labels)
     run = _start(definition, data, digest, key=key, by=by, tenant=tenant, subject=subject, labels=dict(labels))
     if run.request_digest != digest or run.workflow != definition.name:
@@ -146,13 +150,12 @@ def _state(definition: WorkflowDefinition, state: Mapping[str, object] | Workflo
 
 
 def _check_texts(key: str, tenant: str, labels: Mapping[str, str]) -> None:
-    given: tuple[tuple[str, object, int], ...] = (("key", key, 200), ("tenant", tenant, 100))
-    for what, text, limit in given:
-        if not isinstance(text, str) or len(text) > limit or "\x00" in text:
-            raise InvalidState(f"{what} must be text of at most {limit} characters without NUL")
-    texts: list[object] = [item for pair in labels.items() for item in pair]
-    if len(labels) > 20 or any(not isinstance(text, str) or len(text) > 100 for text in texts):
-        raise InvalidState("labels: at most 20, names and values are texts of at most 100 characters")
+    check_text(key, 200, "key")
+    check_text(tenant, 100, "tenant")
+    if len(labels) > 20:
+        raise InvalidState(f"labels: at most 20, these are {len(labels)}")
+    for text in [item for pair in labels.items() for item in pair]:
+        check_text(text, 100, "each name and value of labels")
 
 
 def cancel(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
@@ -161,6 +164,7 @@ def cancel(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
     Raises   NotFoundError, NotAllowed, TooLate when it has ended; a second cancel changes nothing
     Crash    after the commit nothing is claimed, reserved or sent again; the sweep confirms
     """
+    check_text(reason, REASON_LIMIT, "the reason")
     run = run_for(run_id, by)
     _check_may_operate(run, by)
     cancelled = _cancel(run.pk, "" if by is None else str(by.get_username()), reason)
@@ -188,6 +192,7 @@ def retry(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
 
     Raises   NotFoundError, NotAllowed; TooLate when it has ended, is ending, or nothing of it waits for a retry
     """
+    check_text(reason, REASON_LIMIT, "the reason")
     run = run_for(run_id, by)
     if by is not None and not by.has_perm(OPERATE):
         raise NotAllowed(f"{by} may not retry runs: the permission {OPERATE} is needed")
