@@ -98,6 +98,8 @@ def run(place: Place, reader: int | None) -> None:
     while not _is_orphan(place):
         with _surviving():
             reports.free()
+            # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
+            sweeps.free_dead_processes(place.boot_id, is_alive)
             sweeps.sweep(may_free_stale=pulse.is_steady())
             Worker.objects.using(database()).filter(boot_id=place.boot_id).update(swept_at=clock.now())
         reports.wait(settings().SWEEP_SECONDS)
@@ -191,6 +193,17 @@ def _pids(boot_id: UUID) -> list[int]:
         step__state=StepState.RUNNING, step__lease_worker=boot_id, ended_at__isnull=True
     )
     return [pid for pid in attempts.values_list("pid", flat=True) if pid]
+
+
+def is_alive(pid: int) -> bool:
+    """Does the process run? One that is dead and not yet collected by its parent does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's process, or no /proc here
+        return True
 
 
 def _is_celery(pid: int) -> bool:

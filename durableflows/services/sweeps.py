@@ -18,7 +18,7 @@ from durableflows.claims import WAITS_FOR_WORKER, free_locked
 from durableflows.conf import settings
 from durableflows.core.decide import Decision
 from durableflows.core.states import RUN_ENDED, RUN_MOVING, ApprovalState, EffectState, EndingReason, StepState
-from durableflows.models import ApprovalRequest, SideEffect, StepRun, Worker, WorkflowRun
+from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.services import approvals, reconcile
 from durableflows.transactions import database, transact
@@ -52,6 +52,22 @@ def free_lost_tasks(task_ids: Iterable[str]) -> int:
     lost = list(task_ids)
     steps = _steps().filter(state=StepState.RUNNING, lease_task_id__in=lost)
     return _each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: step.lease_task_id in lost))
+
+
+def free_dead_processes(boot_id: UUID, is_alive: Callable[[int], bool]) -> int:
+    """Free the steps of a worker's own pool children that are dead, by the pid that their claim wrote down."""
+
+    def is_dead(step: StepRun, now: datetime) -> bool:
+        tries = StepAttempt.objects.using(database()).filter(step=step, number=step.attempts, worker=boot_id, pid__gt=0)
+        return step.lease_worker == boot_id and any(not is_alive(pid) for pid in tries.values_list("pid", flat=True))
+
+    tries = StepAttempt.objects.using(database()).filter(
+        step__state=StepState.RUNNING, step__lease_worker=boot_id, ended_at__isnull=True, pid__gt=0
+    )
+    dead = [step_id for step_id, pid in tries.values_list("step_id", "pid") if not is_alive(pid)]
+    if not dead:
+        return 0
+    return _each(_steps().filter(pk__in=dead), lambda pk: _free(pk, "its worker process died", is_dead))
 
 
 def free_worker(boot_id: UUID) -> int:
