@@ -63,7 +63,7 @@ def run_step(run_id: UUID, step_id: UUID, *, task_id: str = "") -> bool:
         if step.atomic:
             _perform_and_settle(claim, definition, step)
         else:
-            _settle(claim, perform(claim, definition, step))
+            _settle(claim, step, perform(claim, definition, step))
     except LeaseLost as lost:
         logger.warning("run %s: %s", run_id, lost)
     return True
@@ -78,19 +78,23 @@ def perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) 
         return unsettled.outcome
     except RunHalted:
         return Halted()
-    except SoftTimeLimitExceeded as error:
+    except Exception as error:
+        if step.atomic and isinstance(error, OperationalError) and is_repeatable(error):
+            raise  # the whole transaction is done again
+        return _failed(claim, step, error)
+
+
+def _failed(claim: Claim, step: StepDefinition, error: Exception) -> Failed:
+    if isinstance(error, SoftTimeLimitExceeded):
         text = f"{step.name} did not end within {step.timeout_seconds:g} s"
         logger.warning("run %s: %s", claim.lease.run_id, text, exc_info=error)
         return Failed(FailureKind.TRANSIENT, describe(TimeoutError(text)))
-    except (OperationalError, InterfaceError) as error:
-        if step.atomic and is_repeatable(error):
-            raise  # the whole transaction is done again
+    if isinstance(error, OperationalError | InterfaceError):
         return Failed(FailureKind.TRANSIENT, describe(error))
-    except Exception as error:
-        failed = failure_of(error, step)
-        if failed.kind is FailureKind.OUR_CODE:
-            logger.exception("run %s: step %s has an error in its code", claim.lease.run_id, step.name)
-        return failed
+    failed = failure_of(error, step)
+    if failed.kind is FailureKind.OUR_CODE:
+        logger.error("run %s: step %s has an error in its code", claim.lease.run_id, step.name, exc_info=error)
+    return failed
 
 
 def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> Outcome:
@@ -106,7 +110,7 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
     if step.recheck is not None and not claim.had_sends:
         verdict = step.recheck(context)
         if verdict is False or isinstance(verdict, str):
-            return Refused(verdict or f"{step.recheck.__name__} said no")
+            return Refused(storable_text(verdict or f"{step.recheck.__name__} said no"))
     assert step.function is not None
     returned = step.function(definition.workflow, context)
     directive = directive_of(returned, step=step.name, to=step.to, end=step.end)
@@ -162,15 +166,27 @@ def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: Step
     try:
         together()
     except _NotDone as failed:
-        _settle(claim, failed.outcome)
-    except StateConflict as conflict:
-        _settle(claim, Conflict(conflict.fields))
+        _settle(claim, step, failed.outcome)
+    except Exception as error:  # noqa: BLE001 - refused at the commit, or deadlocked too often: nothing of it remains
+        # A connection lost at the commit may have committed: then the lease is gone, and this writes nothing.
+        _settle(claim, step, _unsettled(claim, step, error))
 
 
-def _settle(claim: Claim, outcome: Outcome) -> None:
-    """Settle, also when the database is away for a while: the lease lasts a little longer than the step."""
+def _settle(claim: Claim, step: StepDefinition, outcome: Outcome) -> None:
+    """Settle, also when the database is away for a while: the lease lasts a little longer than the step.
+
+    An outcome that cannot be stored (a state that is too large) is a failure of its own: left alone, the step would
+    start again whenever its lease runs out, and look as if it killed its workers.
+    """
     settle = patiently(claims.settle, give_up_after_seconds=settings().LEASE_MARGIN_SECONDS)
     try:
         settle(claim.lease, outcome, rng=_random, base=claim.data)
-    except StateConflict as conflict:
-        settle(claim.lease, Conflict(conflict.fields), rng=_random)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it was, the attempt must end
+        settle(claim.lease, _unsettled(claim, step, error), rng=_random)
+
+
+def _unsettled(claim: Claim, step: StepDefinition, error: Exception) -> Outcome:
+    """What an attempt came to whose outcome was not taken."""
+    return Conflict(error.fields) if isinstance(error, StateConflict) else _failed(claim, step, error)
