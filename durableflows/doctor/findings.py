@@ -36,16 +36,21 @@ _EDITED = (
     "Rows were written by something else than durableflows; compare with a backup, then resolve or cancel the run."
 )
 _TICKER = "Start a worker with its ticker, or `manage.py durableflows ticker`; once: `manage.py durableflows sweep`."
-_REPORT = "The engine should have prevented this: keep the rows and report it with `durableflows show --json`."
+_REPORT = (
+    "The engine should have prevented this: keep the rows and report it with `manage.py durableflows show RUN --json`."
+)
+_CANCEL = "Cancel the run: `manage.py durableflows cancel RUN --reason WHY`. "
+_EXPLAIN = "See `manage.py durableflows explain RUN`; "
+_RESOLVE = "Find out what happened: `manage.py durableflows resolve EFFECT ...`."
 
 KNOWN: Mapping[str, tuple[Severity, str]] = {
     "run-state": (Severity.BROKEN, _REPORT),
-    "no-open-step": (Severity.BROKEN, "Cancel the run: `durableflows cancel RUN --reason ...`. " + _REPORT),
+    "no-open-step": (Severity.BROKEN, _CANCEL + _REPORT),
     "end-state": (Severity.BROKEN, _EDITED),
     "open-step-in-ended-run": (Severity.BROKEN, _REPORT),
     "open-request-in-ended-run": (Severity.BROKEN, _REPORT),
-    "open-effect-in-ended-run": (Severity.BROKEN, "Find out what happened: `durableflows resolve EFFECT ...`."),
-    "open-effect-in-ended-step": (Severity.BROKEN, "Find out what happened: `durableflows resolve EFFECT ...`."),
+    "open-effect-in-ended-run": (Severity.BROKEN, _RESOLVE),
+    "open-effect-in-ended-step": (Severity.BROKEN, _RESOLVE),
     "dispatched-without-lease": (Severity.BROKEN, "Ask the provider what happened before anything is sent again."),
     "no-next-thing": (Severity.BROKEN, "Nothing would ever move it: cancel the run. " + _REPORT),
     "no-request": (Severity.BROKEN, "Nobody is asked and nothing expires: cancel the run. " + _REPORT),
@@ -66,8 +71,11 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "deadline-overdue": (Severity.DUE, _TICKER),
     "end-overdue": (Severity.DUE, _TICKER),
     "audit-due": (Severity.DUE, "A worker looks it up. " + _TICKER),
-    "parked": (Severity.ATTENTION, "See `durableflows explain RUN`; cure the reason, then retry or cancel."),
-    "needs-person": (Severity.ATTENTION, "See `durableflows explain RUN`, then `durableflows resolve EFFECT ...`."),
+    "parked": (Severity.ATTENTION, _EXPLAIN + "cure the reason, then retry or cancel."),
+    "needs-person": (
+        Severity.ATTENTION,
+        _EXPLAIN + "then find out what happened: `manage.py durableflows resolve EFFECT ...`.",
+    ),
     "contradiction": (Severity.ATTENTION, "Compare with the provider's books; nothing was overwritten."),
     "unclaimed": (Severity.ATTENTION, "Start a worker that listens to the step's queue and knows its workflow."),
     "no-ticker": (Severity.ATTENTION, _TICKER),

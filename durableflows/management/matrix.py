@@ -14,6 +14,7 @@ from durableflows.core.definition import Retry, StepDefinition, StepKind
 from durableflows.core.fold import fold
 from durableflows.core.outcomes import (
     Asked,
+    Conflict,
     ErrorInfo,
     Failed,
     FailureKind,
@@ -148,6 +149,7 @@ def failures() -> Table:
         ("the provider has accepted, and is not done", Waits("not done")),
         ("the recheck refused", Refused("why")),
         ("an approval asked its question", Asked(Question("title", {}, {}))),
+        ("another branch changed the same fields of the state", Conflict(("amount",))),
         ("the run was halted meanwhile", Halted()),
     ]
     last = replace(FIRST, attempts=STEP.retry.attempts)

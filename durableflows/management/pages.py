@@ -7,7 +7,6 @@ error. Needs the source files, so it is for this repository and not for an insta
 
 import ast
 import inspect
-import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
@@ -200,7 +199,7 @@ def doctor() -> str:
     """docs/reference/doctor.md."""
     parts = []
     for severity, text in SEVERITIES.items():
-        rows = [(f"`{code}`", _code(cure)) for code, (how_bad, cure) in KNOWN.items() if how_bad is severity]
+        rows = [(f"`{code}`", cure) for code, (how_bad, cure) in KNOWN.items() if how_bad is severity]
         parts += [f"## {severity.capitalize()}: {text}", table(("Finding", "Cure"), rows)]
     return _page(
         "What the doctor finds",
@@ -209,11 +208,6 @@ def doctor() -> str:
         "when something is broken, and with `--strict` when anything is found; `--json` is for programs.",
         *parts,
     )
-
-
-def _code(text: str) -> str:
-    """Let `durableflows verb` stand as it is typed."""
-    return re.sub(r"`durableflows ", "`manage.py durableflows ", text)
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -1,0 +1,65 @@
+"""The how-tos work: their workflows run, and the test that one of them shows passes."""
+
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from durableflows import api
+from durableflows.core import registry
+from durableflows.core.states import ApprovalState, RunState
+from durableflows.models import ApprovalRequest, WorkflowRun
+from durableflows.testing import World, virtual
+from tests.contract import docs
+from tests.contract.source import ROOT
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def sample(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
+    """What a page of docs/howto declares."""
+    page = ROOT / "docs/howto" / f"{request.param}.md"
+    module = ModuleType("sample")
+    monkeypatch.setitem(sys.modules, "sample", module)
+    with registry.isolated():
+        exec(compile(docs.source(page), str(page), "exec"), vars(module))
+        yield vars(module)
+
+
+@pytest.mark.parametrize("sample", ["add-to-your-project"], indirect=True)
+def test_the_first_run_succeeds(sample: dict[str, Any]):
+    with virtual() as world:
+        run = api.start(sample["Welcome"], {"name": "Ada"}, key="welcome:1")
+        world.run_until_idle()
+
+    run.refresh_from_db()
+    assert (run.state, run.result) == (RunState.SUCCEEDED, {"said": "Welcome, Ada"})
+
+
+@pytest.mark.parametrize("sample", ["write-an-effect"], indirect=True)
+def test_the_shown_test_passes(sample: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    sample["test_a_lost_answer_does_not_refund_twice"](None, monkeypatch)
+
+
+@pytest.mark.parametrize("sample", ["approve-in-admin"], indirect=True)
+def test_the_shown_approval_can_be_given(sample: dict[str, Any]):
+    boss = User.objects.create_superuser("boss")
+    with virtual() as world:
+        state = {"employee": "Ada", "amount": sample["Money"](100_00, "USD")}
+        run = api.start(sample["Bonus"], state, by=User.objects.create_user("clerk"))
+        answer(world, run, by=boss)
+
+    run.refresh_from_db()
+    assert run.state == RunState.SUCCEEDED
+
+
+def answer(world: World, run: WorkflowRun, *, by: User) -> None:
+    world.run_until_idle()
+    request = ApprovalRequest.objects.get(run=run, state=ApprovalState.OPEN)
+    assert re.fullmatch(r"Bonus of USD 100\.00 for Ada", request.title)
+    api.answer(request.pk, "approve", by=by, facts_digest=request.facts_digest)
+    world.run_until_idle()
