@@ -16,6 +16,7 @@ from uuid import UUID
 from celery import current_app
 from django.db import transaction
 from kombu import Connection
+from kombu.exceptions import ChannelError
 from kombu.pools import producers
 
 from durableflows import clock
@@ -114,7 +115,10 @@ def queued_messages(queue: str | None) -> int | None:
     try:
         with producers[_connection()].acquire(block=True, timeout=settings().PUBLISH_SECONDS) as producer:
             return int(producer.channel.queue_declare(queue=name, passive=True).message_count)
-    except Exception:  # noqa: BLE001 - the broker is away, or has no such queue yet
+    except ChannelError as error:
+        # 404: there is no such queue. On Redis that is every empty one, for a list without entries does not exist.
+        return 0 if str(error.reply_code) == "404" else None
+    except Exception:  # noqa: BLE001 - the broker is away
         return None
 
 
