@@ -149,7 +149,7 @@ def test_a_deadline_that_passes_before_the_question_is_asked(world: World):
 
 
 def test_two_approve_one_rejects_and_one_clicks_twice(world: World, bosses: list[Any]):
-    """R22: four connections at the same instant; one decides, one resume, one effect, one deciding event."""
+    """S3.14, S3.38, R22: four connections at the same instant; one decides, one resume, one effect, one event."""
     provider = Provider()
     pay_workflow(provider)
     for _ in range(10):

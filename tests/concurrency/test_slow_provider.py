@@ -101,7 +101,7 @@ def test_fifty_other_runs_start_and_end_meanwhile(slow: Slow, world: World):
 
 
 def test_no_transaction_is_open_while_a_person_is_asked(world: World):
-    """R33: a wait for a human is a row and nothing else."""
+    """S3.53, R33: a wait for a human is a row and nothing else."""
     run = api.start(pay_workflow(Provider()), {"amount": 5, "ask": True})
     world.run_until_idle()
 

@@ -46,7 +46,7 @@ def facts_of(run_id: UUID) -> tuple[object, ...]:
 
 
 def test_twenty_starts_at_once_are_one_run(world: World):
-    """R37: one run, and all twenty get its id."""
+    """S3.28, R37: one run, and all twenty get its id."""
     flow = pay_workflow(Provider())
 
     runs = at_once(*[lambda: api.start(flow, {"amount": 5}, key="refund:17")] * CALLERS)

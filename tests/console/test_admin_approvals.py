@@ -18,6 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_manager_approves(asked: ApprovalRequest, manager: User, browse: Browse):
+    """B.6, S3.20."""
     response = answer(browse(manager), asked)
 
     assert response.status_code == 302

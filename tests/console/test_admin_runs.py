@@ -59,6 +59,7 @@ def test_leases_are_shown_to_nobody(asked: ApprovalRequest, person: People, brow
 def test_a_run_is_shown_with_all_that_happened(
     asked: ApprovalRequest, manager: User, person: People, browse: Browse, django_assert_max_num_queries: Any
 ):
+    """B.5."""
     api.answer(asked.pk, "approve", by=manager, facts_digest=asked.facts_digest, comment="go on")
     client = browse(person("operator", "durableflows.operate_run"))
 

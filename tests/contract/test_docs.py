@@ -31,6 +31,7 @@ def test_samples_are_python(page: Path):
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=docs.name_of)
 def test_samples_run(page: Path, monkeypatch: pytest.MonkeyPatch):
+    """S3.52."""
     module = ModuleType("sample")
     monkeypatch.setitem(sys.modules, "sample", module)
 
@@ -40,6 +41,7 @@ def test_samples_run(page: Path, monkeypatch: pytest.MonkeyPatch):
 
 @PAGES
 def test_commands_exist(page: Path):
+    """S3.52."""
     for line in docs.commands(page):
         verb, *words = shlex.split(line.replace("[RUN]", ""))
         assert verb in get_commands(), line

@@ -25,6 +25,7 @@ def graph_of(model: Model) -> set[tuple[str, str, str]]:
 
 @pytest.mark.parametrize(("model", "moves"), MACHINES)
 def test_the_model_moves_as_the_table_says(model: Model, moves: dict[str, Any]):
+    """S2.1, B.3."""
     table = {(verb, str(source), str(target)) for verb, (sources, target) in moves.items() for source in sources}
 
     assert graph_of(model) == table
@@ -33,6 +34,7 @@ def test_the_model_moves_as_the_table_says(model: Model, moves: dict[str, Any]):
 
 @pytest.mark.parametrize(("model", "moves"), MACHINES)
 def test_every_move_is_possible_and_no_other(model: Model, moves: dict[str, Any]):
+    """S3.22."""
     states = {state for sources, target in moves.values() for state in (*sources, target)}
 
     for verb, (sources, target) in moves.items():

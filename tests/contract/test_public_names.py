@@ -33,6 +33,7 @@ def test_names_that_workflows_are_declared_with():
 
 
 def test_verbs():
+    """S3.16."""
     assert set(api.__all__) == VERBS
 
 

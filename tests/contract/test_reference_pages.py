@@ -24,6 +24,7 @@ def test_every_setting_has_a_text():
 
 
 def test_every_crash_point_has_a_text():
+    """S2.37."""
     assert set(pages.attribute_texts(boundaries.Boundary)) == set(boundaries.Boundary.__members__)
 
 
@@ -47,5 +48,6 @@ def test_every_check_has_a_cure():
 
 
 def test_the_matrix_has_every_kind_of_failure_and_every_unsettled_effect():
+    """S2.39."""
     assert {name for name, *_ in matrix.failures()} >= {f"failed: {kind}" for kind in FailureKind}
     assert not EFFECT_OPEN - {"DISPATCHED", "UNDOING"} - {matrix.IN_DOUBT.state, matrix.ACCEPTED.state}

@@ -10,6 +10,7 @@ from durableflows.management import graph
 
 @pytest.mark.parametrize("machine", graph.MACHINES, ids=lambda machine: machine.title)
 def test_a_diagram_shows_every_state_and_every_move(machine: graph.Machine):
+    """S2.36."""
     text = graph.diagram(machine)
 
     verbs = set(re.findall(r": (\w+)$", text, re.MULTILINE))

@@ -47,6 +47,7 @@ def errors_in(response: HttpResponse) -> str:
 
 
 def test_a_refund_is_asked_for_and_shown_with_its_progress(browser: Client, charge: Charge) -> None:
+    """B.7."""
     response = send(browser, charge)
 
     assert (response.status_code, response["Location"]) == (302, "/orders/R-1/")

@@ -38,6 +38,7 @@ def run_of(request: RefundRequest, **changes: Any) -> Run[State]:
     ids=str,
 )
 def test_above_the_limit_or_without_a_rate_a_manager_is_asked(db: None, amount: Money, asks: bool) -> None:
+    """S1.11."""
     assert policies.needs_sign_off(make_request(amount)) is asks
 
 

@@ -67,6 +67,7 @@ def answer(request: RefundRequest, verdict: str, by: User, *, comment: str = "")
 def test_a_small_refund_is_paid_once_and_the_customer_told(
     world: World, sandbox: RunningSandbox, payments: PaymentsClient, agent: User
 ) -> None:
+    """S1.17."""
     charge = charge_of(payments, usd("100.00"))
 
     request = ask(charge, usd("60.00"), agent)
@@ -145,6 +146,7 @@ def test_a_lost_answer_pays_once(world: World, sandbox: RunningSandbox, payments
 def test_a_refund_that_the_provider_refuses_frees_the_charge_and_is_handed_to_an_agent(
     world: World, sandbox: RunningSandbox, payments: PaymentsClient, agent: User
 ) -> None:
+    """S3.34."""
     charge = charge_of(payments, usd("100.00"))
     payments.refund(call("df_by_hand"), charge_id=charge.provider_id, amount=usd("80.00"))
 
@@ -162,6 +164,7 @@ def test_a_refund_that_the_provider_refuses_frees_the_charge_and_is_handed_to_an
 def test_a_mail_that_is_refused_for_good_is_handed_to_an_agent_and_the_refund_stays_done(
     world: World, payments: PaymentsClient, agent: User, settings: LazySettings
 ) -> None:
+    """S2.20."""
     settings.EMAIL_BACKEND, settings.EMAIL_HOST = "customer_ops.gateways.smtp.TellingBackend", "127.0.0.1"
     with smtp_server(RCPT="550 no such mailbox") as server:
         settings.EMAIL_PORT = server.port
@@ -301,6 +304,7 @@ def test_the_page_tells_how_far_a_refund_is(
 
 
 def test_effects_of_a_refund_are_confirmed(world: World, payments: PaymentsClient, agent: User) -> None:
+    """S3.19, S3.44."""
     request = ask(charge_of(payments, usd("100.00")), usd("60.00"), agent)
     world.run_until_idle()
 

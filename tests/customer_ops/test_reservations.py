@@ -32,6 +32,7 @@ def ask(
 
 
 def test_a_refund_is_reserved_and_its_run_started(agent: User, charge: Charge) -> None:
+    """S1.5."""
     request = ask(charge, usd("30.00"), agent)
 
     run = WorkflowRun.objects.get(pk=run_id_of(request))

@@ -41,7 +41,7 @@ MIX = {
 
 
 def test_refunds_under_fire_are_paid_once_each(tmp_path: Path):
-    """S3.49, S2.17, P1 to P5, P10, P15, R14."""
+    """S3.17, S3.54, S3.49, S2.17, P1 to P5, P10, P15, R14."""
     print(f"CHAOS_SEED={SEED}")
     rng = random.Random(SEED)
     with running_sandbox(books=tmp_path / "books.sqlite3") as sandbox:

@@ -247,7 +247,7 @@ def test_each_boundary_has_a_story():
 
 @pytest.mark.parametrize("boundary", list(Boundary), ids=lambda boundary: boundary.name.lower())
 def test_a_crash_at_a_boundary_leaves_rows_from_which_the_run_goes_on(desk: Desk, boundary: Boundary, request):
-    """P1 to P5, P10, P13, P15, R14: at most one act a key, and an end, or a person with a reason."""
+    """S2.3, S2.42, S3.35, P1 to P5, P10, P13, P15, R14: at most one act a key, then an end, or a person."""
     has_lookup = "neither" not in request.node.callspec.id
 
     with crash_at(boundary):
@@ -264,7 +264,7 @@ def test_a_crash_at_a_boundary_leaves_rows_from_which_the_run_goes_on(desk: Desk
 @pytest.mark.parametrize("desk", ["neither"], indirect=True)
 @pytest.mark.parametrize("boundary", sorted(NEEDS_SETTLING), ids=lambda boundary: boundary.name.lower())
 def test_a_payment_in_doubt_at_a_provider_without_keys_or_lookup_waits_for_a_person(desk: Desk, boundary: Boundary):
-    """R14: it is never sent again by itself, whether it acted or not; the person's word decides."""
+    """S1.9, R14: it is never sent again by itself, whether it acted or not; the person's word decides."""
     with crash_at(boundary):
         straight(desk)
         desk.go_on()

@@ -175,7 +175,7 @@ def test_a_refusal_does_not_overwrite_the_receipt_that_a_slow_worker_brought(wor
 
 
 def test_a_late_receipt_is_recorded_and_the_step_goes_on_with_it(world: World):
-    """Rule 8, P2; "fenced worker's receipt kept": only A knows that money moved."""
+    """S3.26: Rule 8, P2; "fenced worker's receipt kept": only A knows that money moved."""
     played = stage(world, keyed=False, lookup=False)
     slow = played.hand("A").claim().reserve().lose_lease()
 

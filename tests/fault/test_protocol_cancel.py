@@ -204,7 +204,7 @@ def test_a_running_step_is_fenced_by_the_confirmed_cancel(world: World):
 
 
 def test_nothing_is_claimed_or_woken_after_a_cancel(world: World):
-    """Rule 10, P6: the retry that was scheduled does not happen."""
+    """S2.12: Rule 10, P6: the retry that was scheduled does not happen."""
     played = stage(world)
     first = played.hand("A").claim().reserve()
     first.fail(NeverSent("refused"))

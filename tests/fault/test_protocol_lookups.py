@@ -231,7 +231,7 @@ def in_doubt(world: World) -> Stage:
 
 
 def test_a_verdict_is_bound_to_the_version_that_was_shown(world: World):
-    """Rule 5: the row has moved on since the page was loaded."""
+    """S3.50: Rule 5: the row has moved on since the page was loaded."""
     played = in_doubt(world)
     played.pass_time()
     shown = played.row().row_version

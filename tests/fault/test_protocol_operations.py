@@ -107,7 +107,7 @@ def test_a_refused_operation_is_not_tried_again_in_the_same_attempt(world: World
 
 
 def test_two_operations_of_one_effect_have_two_keys_and_each_is_sent_once(world: World):
-    """P3: an explicit name makes it another operation; the first one's receipt is kept while the second is in doubt."""
+    """S1.2, P3: a name of its own makes it another operation; the first receipt is kept while the second is open."""
     provider = Provider()
     pay = pay_effect(provider)
     provider.faults = [lambda p, call, amount: p.act(call.key, amount), act_then_raise(UnknownOutcome("?"))]
@@ -198,7 +198,7 @@ def test_a_refused_operation_gets_a_new_key_by_a_verdict_only(world: World):
 
 
 def test_an_effect_inside_an_open_transaction_is_refused_and_nothing_is_sent(world: World):
-    """P4, R34: its intent could be rolled back after the act."""
+    """S2.5, S3.25, P4, R34: its intent could be rolled back after the act."""
     provider = Provider()
     pay = pay_effect(provider)
 

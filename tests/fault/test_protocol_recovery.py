@@ -67,7 +67,7 @@ def test_a_message_that_waits_in_the_queue_is_not_sent_again_at_once(world: Worl
 
 
 def test_a_message_that_comes_twice_or_too_late_does_nothing(world: World):
-    """P1: any message, any number of times, in any state."""
+    """S2.18, P1: any message, any number of times, in any state."""
     played = stage(world)
     message = ("pay.pay", (str(played.run_id), str(played.step().pk)))
     holder = played.hand("A").claim().reserve()

@@ -209,7 +209,7 @@ def test_our_window_ends_a_settle_time_before_the_provider_s(world: World, secon
 
 
 def test_a_receipt_that_is_stored_is_given_back_and_nothing_is_sent(world: World):
-    """Rule 1, P4: a body that runs again gets its receipt."""
+    """S2.22: Rule 1, P4: a body that runs again gets its receipt."""
     played = stage(world)
     first = played.hand("A").claim().reserve()
     first.record(first.act())

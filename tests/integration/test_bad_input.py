@@ -108,7 +108,7 @@ def everything() -> tuple[object, ...]:
 def test_a_state_that_does_not_fit_is_refused_with_all_problems(
     sizes: type[Workflow[Sizes]], state: Any, paths: set[str]
 ):
-    """S3.1, R30: NaN, extra, missing, ill-typed and unstorable values, all named, no row."""
+    """S1.21, S3.1, R30: NaN, extra, missing, ill-typed and unstorable values, all named, no row."""
     with pytest.raises(InvalidState) as refused:
         api.start(sizes, state)
 

@@ -262,6 +262,7 @@ def ticker(world: World, *, age: timedelta, swept: timedelta | None = timedelta(
 
 
 def test_what_a_living_ticker_does_not_get_done_is_stuck(world: World):
+    """S2.32."""
     run_id = retrying(world)
     world.clock.advance(hours=1)
     ticker(world, age=timedelta(hours=1))

@@ -93,6 +93,7 @@ def test_a_request_says_since_when_and_what_happens_by_itself(world: World, mana
 
 
 def test_an_answer_is_told_with_its_person_and_comment(world: World, manager):
+    """S3.46."""
     run = api.start(pay_workflow(Provider()), {"amount": 900, "ask": True})
     world.run_until_idle()
     request = open_request(run.pk)
@@ -112,6 +113,7 @@ def test_a_request_that_nobody_answers_is_told(world: World):
 
 
 def test_a_retry_says_why_and_when(world: World):
+    """S3.45."""
     run = started(world, Provider(faults=[raise_without_acting(Transient("busy", retry_after_seconds=120))]))
 
     story = told(run)
@@ -129,6 +131,7 @@ def test_a_retry_says_why_and_when(world: World):
 
 
 def test_a_lost_answer_is_unknown_until_the_lookup_finds_it(world: World):
+    """S3.33."""
     run = started(world, Provider(faults=[act_then_raise(UnknownOutcome("timed out"))], keyed=False), effect=UNKEYED)
 
     before = told(run)

@@ -85,7 +85,7 @@ def test_a_state_that_is_too_large_parks_the_run(world: World, atomic: bool):
 
 
 def test_the_effect_of_a_step_whose_state_is_too_large_is_kept_and_not_done_again(world: World):
-    """R31, P4: parked with its receipt; a second try gets the receipt."""
+    """S3.5, S3.55, R31, P4: parked with its receipt; a second try gets the receipt."""
     provider = Provider()
     run = api.start(pay_workflow(provider), {"amount": 5})
     with pytest.MonkeyPatch.context() as patch:

@@ -62,6 +62,7 @@ def test_a_lost_answer_is_asked_again_under_the_same_key(world: World):
 
 
 def test_a_transient_failure_is_tried_again_later(world: World):
+    """S3.32."""
     provider = Provider(faults=[raise_without_acting(Transient("429", retry_after_seconds=120))])
 
     run = api.start(pay_workflow(provider), {"amount": 5})
@@ -124,6 +125,7 @@ def test_nobody_answers(world: World, manager):
 
 
 def test_cancel_before_anything_was_sent(world: World):
+    """S2.10."""
     provider = Provider()
     run = api.start(pay_workflow(provider), {"amount": 5})
 

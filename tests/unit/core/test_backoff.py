@@ -39,6 +39,7 @@ class Fixed(Random):
     ],
 )
 def test_the_delay_doubles_up_to_its_cap(attempt: int, draw: float, wanted: float):
+    """S1.8, B.4."""
     assert delay_seconds(attempt, RETRY, Fixed(draw)) == pytest.approx(wanted)
 
 

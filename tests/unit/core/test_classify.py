@@ -77,6 +77,7 @@ OUTSIDE = [
 
 @pytest.mark.parametrize(("error", "kind"), INSIDE, ids=lambda value: type(value).__name__)
 def test_inside_an_effect(error: BaseException, kind: AnswerKind):
+    """S1.22, S2.7."""
     answer = answer_of(error)
 
     assert answer.kind is kind
@@ -87,6 +88,7 @@ def test_inside_an_effect(error: BaseException, kind: AnswerKind):
 
 @pytest.mark.parametrize(("error", "kind"), OUTSIDE, ids=lambda value: type(value).__name__)
 def test_outside_an_effect(error: Exception, kind: FailureKind):
+    """S1.22, S2.7."""
     assert failure_of(error, PLAIN).kind is kind
 
 

@@ -99,6 +99,7 @@ def test_every_move_is_legal_for_a_running_step(outcome: Outcome, is_in_doubt: b
 
 
 def test_done_goes_on_with_its_state():
+    """S3.30."""
     decision = after(Done(Goto(("a", "b")), {"x": 1}))
 
     assert (decision.verb, decision.next_steps, decision.data) == ("succeed", ("a", "b"), {"x": 1})
@@ -137,7 +138,7 @@ def test_fail_ends_the_run_when_its_effects_are_settled():
     ],
 )
 def test_tries_are_bounded_in_number_and_time(kind: FailureKind, changes, retry_after, is_retried: bool):
-    """S3.7: a Retry-After is never shortened; past the limits it is a person's matter."""
+    """S2.6, S3.7: a Retry-After is never shortened; past the limits it is a person's matter."""
     decision = after(failed(kind, retry_after), **changes)
 
     if is_retried:
@@ -164,6 +165,7 @@ def test_tries_that_are_used_up_lead_to_the_declared_step():
 
 @pytest.mark.parametrize("on_failure", [None, "tell"])
 def test_permanent_is_never_tried_again(on_failure: str | None):
+    """S1.6, S3.8."""
     step = StepDefinition(name="pay", kind=StepKind.TASK, retry=RETRY, on_failure=on_failure)
 
     decision = after(failed(FailureKind.PERMANENT), step)
@@ -182,7 +184,7 @@ def test_permanent_is_never_tried_again(on_failure: str | None):
     ],
 )
 def test_what_nobody_can_retry_is_parked_with_its_error(kind: FailureKind, reason: ParkedReason):
-    """No retry, no failure step, no compensation (design, section 5)."""
+    """S1.10: No retry, no failure step, no compensation (design, section 5)."""
     step = StepDefinition(name="pay", kind=StepKind.TASK, retry=RETRY, on_failure="tell")
 
     decision = after(failed(kind), step)

@@ -129,6 +129,8 @@ def test_other_shapes_of_state() -> None:
 
 
 def test_a_default_a_field_and_the_schema_version_are_structure() -> None:
+    """S2.15."""
+
     class Newer(Plain):
         schema_version = 2
 

@@ -64,6 +64,7 @@ def test_key_is_short_and_tells_nothing() -> None:
 
 
 def test_ids_sort_by_time_and_are_version_7() -> None:
+    """S2.24."""
     before_ms = time.time_ns() // 1_000_000
     first = new_id()
     while time.time_ns() // 1_000_000 == first.int >> 80:
