@@ -21,7 +21,7 @@ from durableflows.core.fold import Fold, fold
 from durableflows.core.keys import new_token
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo
 from durableflows.core.payload import JSON
-from durableflows.core.states import EffectState
+from durableflows.core.states import EffectState, StepState
 from durableflows.errors import InvalidDefinition, Permanent
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
@@ -46,7 +46,11 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the lookup function said, as a value. `rejected`: it was made, and then failed at the provider."""
+    """What the lookup function said, as a value.
+
+    `rejected`: the lookup raised Permanent. Of an effect that the provider had accepted that means: it failed later.
+    Of one in doubt it means nothing certain (a 404 may be our fault), and a person looks.
+    """
 
     kind: str
     receipt: JSON = None
@@ -144,7 +148,7 @@ def end(ticket: Ticket, heard: Heard) -> EffectState:
         run.store(*journal.FIELDS)
     elif heard.kind == "not found":
         _not_found(run, step, row, now)
-    elif heard.kind == "rejected" and row.state in LOOKED_UP:
+    elif heard.kind == "rejected" and row.state == EffectState.ACCEPTED:
         answer = Answer(AnswerKind.REJECTED, error=ErrorInfo("", "rejected", heard.reason))
         ledger.apply_fold(run, step, row, Fold("reject", closes=True), answer, now=now, source="lookup")
     else:
@@ -152,6 +156,9 @@ def end(ticket: Ticket, heard: Heard) -> EffectState:
     if row.lookup_token == ticket.token:
         row.lookup_token = row.lookup_must_end_by = None
         row.store("lookup_token", "lookup_must_end_by")
+    if step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING):
+        step.wake_at = now  # what was heard counts at once, not when the lost question would have been asked again
+        step.store("wake_at")
     return EffectState(row.state)
 
 

@@ -232,8 +232,6 @@ def _has_other_open_steps(run: WorkflowRun, step: StepRun) -> bool:
 
 def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     assert decision.verb is not None
-    if step.state == decision.verb == "make_ready":
-        return
     step.move(decision.verb)
     _drop_lease(step)
     step.attempts_forgiven += 1 if decision.forgives else 0
@@ -358,6 +356,13 @@ def give_new_tries(step: StepRun, now: datetime) -> None:
     step.resend_at = now + timedelta(seconds=settings().PUBLISH_SECONDS)
     step.store(*STEP_FIELDS)
     dispatch.send_after_commit(step)
+
+
+def look_again(step: StepRun, now: datetime) -> None:
+    """Make an unsettled step due: what was not allowed while its run was parked may be allowed now."""
+    if step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING):
+        step.wake_at, step.needs_person = now, False
+        step.store("wake_at", "needs_person")
 
 
 def run_of(step_id: UUID) -> UUID | None:

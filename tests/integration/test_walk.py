@@ -161,3 +161,17 @@ def test_a_run_that_waits_to_end_is_left_alone_by_the_sweep(world: World):
     after = WorkflowRun.objects.get(pk=run.pk)
     assert after.state == RunState.ENDING
     assert (after.row_version, after.changed_at) == (before.row_version, before.changed_at)
+
+
+def test_what_a_lookup_said_counts_at_once(world: World):
+    """The pause after which a lost question is asked again is no pause before an allowed re-send."""
+    provider = Provider(keyed=False, faults=[raise_without_acting(UnknownOutcome("cut"))])
+    looked_up = pay_effect(provider, key_window=None, resend_when_absent=True)
+    run = api.start(pay_workflow(provider, looked_up), {"amount": 5})
+    world.run_until_idle()
+
+    world.clock.advance(seconds=31)  # the send has landed or is lost
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert effect_states(run.pk) == [("test.pay", EffectState.ABSENT), ("test.pay", EffectState.CONFIRMED)]
