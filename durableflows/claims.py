@@ -28,6 +28,7 @@ from durableflows.models import SideEffect, StepAttempt, StepRun, Worker, Workfl
 from durableflows.models.locks import lock_run, lock_step
 from durableflows.transactions import database, transact, transact_durably
 
+NO_ONE = UUID(int=0)
 WAITS_FOR_WORKER = "waiting for a worker that knows"
 
 
@@ -159,18 +160,31 @@ def _take(run: WorkflowRun, step: StepRun, declared: StepDefinition, now: dateti
 def _claimed(run: WorkflowRun, step: StepRun, attempt: StepAttempt, *, had_sends: bool) -> Claim:
     assert step.lease_token is not None
     assert step.must_end_by is not None
+    return view(run, step, step.lease_token, attempt.pk, must_end_by=step.must_end_by, had_sends=had_sends)
+
+
+def view(
+    run: WorkflowRun,
+    step: StepRun,
+    token: UUID = NO_ONE,
+    attempt_id: UUID = NO_ONE,
+    *,
+    must_end_by: datetime | None = None,
+    had_sends: bool = False,
+) -> Claim:
+    """The run as a step's context reads it. Without a token nothing can be reserved or settled with it."""
     lease = Lease(
         run_id=run.pk,
         step_id=step.pk,
-        token=step.lease_token,
-        attempt_id=attempt.pk,
+        token=token,
+        attempt_id=attempt_id,
         attempt=step.attempts,
         workflow=run.workflow,
         version=run.version,
         step=step.name,
         visit=step.visit,
         item_key=step.item_key,
-        must_end_by=step.must_end_by,
+        must_end_by=must_end_by or run.deadline_at,
     )
     subject = f"{run.subject_type.app_label}.{run.subject_type.model}:{run.subject_id}" if run.subject_type else ""
     return Claim(

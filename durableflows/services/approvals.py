@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, journal, progress
+from durableflows import claims, clock, journal, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.context import RunContext
 from durableflows.core import decide, registry
@@ -28,7 +28,6 @@ from durableflows.errors import (
     NotFoundError,
     TooLate,
 )
-from durableflows.leases import Claim, Lease
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_request, lock_run, lock_step, try_lock_run
 from durableflows.runner import question_of
@@ -108,7 +107,7 @@ def facts_now(request: ApprovalRequest) -> Question:
     definition = registry.get(run.workflow, run.version)
     step = definition.step(request.step.name)
     assert step.approval is not None
-    context = RunContext(_view(run, request.step), definition, step)
+    context = RunContext(claims.view(run, request.step), definition, step)
     try:
         return question_of(step.approval, context)
     except DurableflowsError:
@@ -117,36 +116,6 @@ def facts_now(request: ApprovalRequest) -> Question:
         logger.exception("the facts of request %s cannot be computed", request.pk)
         what = f"the facts of this request cannot be computed now ({type(error).__name__})"
         raise InvalidState(f"{what}: nothing was decided") from error
-
-
-def _view(run: WorkflowRun, step: StepRun) -> Claim:
-    """The run as a step's context reads it, without a lease: nothing can be reserved with it."""
-    nil = UUID(int=0)
-    lease = Lease(
-        run_id=run.pk,
-        step_id=step.pk,
-        token=nil,
-        attempt_id=nil,
-        attempt=0,
-        workflow=run.workflow,
-        version=run.version,
-        step=step.name,
-        visit=step.visit,
-        item_key=step.item_key,
-        must_end_by=run.deadline_at,
-    )
-    subject = f"{run.subject_type.app_label}.{run.subject_type.model}:{run.subject_id}" if run.subject_type else ""
-    return Claim(
-        lease=lease,
-        data=run.data,
-        checkpoint_sequence=run.checkpoint_sequence,
-        deadline_at=run.deadline_at,
-        owner_name=run.owner_name,
-        tenant=run.tenant,
-        subject=subject,
-        manifest=run.manifest,
-        had_sends=False,
-    )
 
 
 @transact
