@@ -86,7 +86,7 @@ TOP = """\
 Printed from `core.classify`, `core.decide` and `core.reconcile` by `manage.py durableflows graph --write-docs`; do not
 edit.
 
-Only the engine retries. Celery retries no message of it, and a gateway makes one try a call.
+Only the engine retries. Celery never retries a step, and an effect's function makes one try a call.
 
 ## What an exception means
 
