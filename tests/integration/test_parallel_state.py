@@ -11,6 +11,7 @@ from durableflows.core import registry
 from durableflows.core.outcomes import Conflict
 from durableflows.core.states import RunState
 from durableflows.errors import StateConflict
+from durableflows.leases import Claim
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.testing import World, virtual
 
@@ -59,7 +60,7 @@ def both(*, same_field: bool) -> type[Workflow[Counts]]:
     return Both
 
 
-def claimed(run_id: UUID, name: str) -> tuple[claims.Claim, StepRun]:
+def claimed(run_id: UUID, name: str) -> tuple[Claim, StepRun]:
     found = StepRun.objects.get(run_id=run_id, name=name)
     claim = claims.claim(run_id, found.pk, task_id=name, pid=0)
     assert claim is not None
