@@ -170,7 +170,7 @@ def _follow_steps(run: WorkflowRun) -> None:
 
 def _settle_down(run: WorkflowRun, now: datetime) -> None:
     """End a run that is ending, unless an effect is still open (P6, P15; protocol, rule 10)."""
-    steps = [step for step in lock_steps(run) if step.state in STEP_OPEN]
+    steps = lock_steps(run)
     for step in steps:
         # A READY step in doubt would be refused by every claim for ever: somebody must look at its effect.
         if step.state in (StepState.READY, StepState.RETRY_SCHEDULED) and ledger.open_effects(step):

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import connections
 
 from durableflows.conf import settings
+from durableflows.core.states import STEP_OPEN
 from durableflows.errors import NotFoundError
 from durableflows.models.approval import ApprovalRequest
 from durableflows.models.effect import SideEffect
@@ -40,9 +41,9 @@ def lock_step(step_id: UUID) -> StepRun:
 
 
 def lock_steps(run: WorkflowRun) -> list[StepRun]:
-    """Lock all steps of a locked run, in one order."""
+    """Lock the open steps of a locked run, in one order; those that ended do not change, and may be many."""
     rows = StepRun.objects.using(settings().DATABASE).select_for_update(no_key=True)
-    return list(rows.filter(run=run).order_by("id"))
+    return list(rows.filter(run=run, state__in=[str(state) for state in STEP_OPEN]).order_by("id"))
 
 
 def lock_effect(effect_id: UUID) -> SideEffect:

@@ -8,16 +8,26 @@ Source: design, section 4 (locks, who notices a dead worker); protocol, rules 6,
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from durableflows import clock, dispatch, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import WAITS_FOR_WORKER, free_locked
 from durableflows.conf import settings
 from durableflows.core.decide import Decision
-from durableflows.core.states import RUN_ENDED, RUN_MOVING, ApprovalState, EffectState, EndingReason, StepState
+from durableflows.core.states import (
+    EFFECT_OPEN,
+    RUN_ENDED,
+    RUN_MOVING,
+    ApprovalState,
+    EffectState,
+    EndingReason,
+    RunState,
+    StepState,
+)
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.services import approvals, reconcile
@@ -25,8 +35,12 @@ from durableflows.transactions import database, transact
 
 logger = logging.getLogger("durableflows.sweeps")
 
+Row = TypeVar("Row", bound=Model)
+
 BATCH = 200
 MOVING = [str(state) for state in RUN_MOVING]
+# A run that is ending tries nothing more; its steps would only be refused, and keep others from their turn.
+GOING_ON = [str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]
 UNCLAIMED_SECONDS = 3.0
 
 
@@ -118,7 +132,7 @@ def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool])
 
 def wake_due(now: datetime) -> int:
     """Make retries READY whose time has come, and send them."""
-    steps = _steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=MOVING)
+    steps = _steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=GOING_ON)
     return _each(steps.order_by("wake_at"), _wake_crossing)
 
 
@@ -132,14 +146,11 @@ def _wake_crossing(step_id: UUID) -> bool:
 def _wake(step_id: UUID) -> bool:
     run_id = progress.run_of(step_id)
     run = try_lock_run(run_id) if run_id else None
-    if run is None or run.parked_reason or run.ended_at is not None:
+    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
         return False
     step = lock_step(step_id)
     now = clock.now()
     if step.state != StepState.RETRY_SCHEDULED or step.wake_at is None or step.wake_at > now:
-        return False
-    if run.ending_reason:
-        progress.conclude(run, now)
         return False
     progress.apply(run, step, Decision("make_ready", reason=step.retry_reason), now=now)
     cross(Boundary.TIMER_BEFORE_COMMIT)
@@ -156,16 +167,16 @@ def send_ready(now: datetime) -> int:
 def send_unclaimed(now: datetime) -> int:
     """Send at once what was sent and not claimed, when the broker says that its queue is empty: it lost them (R02)."""
     before = now - timedelta(seconds=UNCLAIMED_SECONDS)
-    lost = _steps().filter(state=StepState.READY, sent_at__lt=before, sends__lt=6, run__state__in=MOVING)
-    lost = lost.exclude(retry_reason__startswith=WAITS_FOR_WORKER).select_related("run").order_by("sent_at")[:BATCH]
+    lost = _steps().filter(state=StepState.READY, sent_at__lt=before, sends__lt=6, run__state__in=GOING_ON)
+    lost = lost.exclude(retry_reason__startswith=WAITS_FOR_WORKER).order_by("sent_at")
     empty: dict[str | None, bool] = {}
     sent = 0
-    for step in lost:
-        queue = dispatch.queue_of(step.run.workflow, step.run.version, step.name)
+    for pk, workflow, version, name in lost.values_list("pk", "run__workflow", "run__version", "name")[:BATCH]:
+        queue = dispatch.queue_of(workflow, version, name)
         if queue not in empty:
             empty[queue] = dispatch.queued_messages(queue) == 0
         if empty[queue]:
-            sent += dispatch.send(step.pk)
+            sent += dispatch.send(pk)
     return sent
 
 
@@ -187,20 +198,19 @@ def audit_absent(now: datetime) -> int:
     before = now - timedelta(seconds=settings().RESEND_SECONDS)
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lte=now)
     rows = rows.filter(Q(lookup_sent_at__isnull=True) | Q(lookup_sent_at__lt=before))
-    return sum(dispatch.send_lookup(pk) for pk in list(rows.values_list("pk", flat=True)[:BATCH]))
+    return _each(rows.order_by("audit_at"), dispatch.send_lookup)
 
 
 def expire_requests(now: datetime) -> int:
     """Escalate or deny requests whose time is over."""
     rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, expires_at__lte=now)
-    ids = list(rows.order_by("expires_at").values_list("pk", flat=True)[:BATCH])
-    return sum(approvals.expire(pk) for pk in ids)
+    return _each(rows.order_by("expires_at"), approvals.expire)
 
 
 def end_overdue_runs(now: datetime) -> int:
     """Let runs past their deadline end."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, deadline_at__lte=now, ending_reason="")
-    return sum(_end_overdue(pk) for pk in list(runs.order_by("deadline_at").values_list("pk", flat=True)[:BATCH]))
+    return _each(runs.order_by("deadline_at"), _end_overdue)
 
 
 @transact
@@ -216,8 +226,11 @@ def _end_overdue(run_id: UUID) -> bool:
 
 def confirm_ends(now: datetime) -> int:
     """End runs that are ending and have become quiet (rule 10)."""
-    runs = WorkflowRun.objects.using(database()).filter(state="ENDING")
-    return sum(_confirm_end(pk) for pk in list(runs.order_by("changed_at").values_list("pk", flat=True)[:BATCH]))
+    runs = WorkflowRun.objects.using(database()).filter(state=RunState.ENDING)
+    effects = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
+    # Those that wait for a person may be many, and must not stand before those that can end.
+    is_open = Q(state__in=[str(state) for state in EFFECT_OPEN]) | Q(settles_at__gt=now)
+    return _each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), _confirm_end)
 
 
 @transact
@@ -232,14 +245,14 @@ def _steps() -> QuerySet[StepRun]:
     return StepRun.objects.using(database())
 
 
-def _each(rows: QuerySet[StepRun], act: Callable[[UUID], bool]) -> int:
+def _each(rows: QuerySet[Row], act: Callable[[UUID], bool]) -> int:
     """Act on each id of a batch, one transaction a row; a row that fails does not hold up the others."""
     done = 0
     for pk in list(rows.values_list("pk", flat=True)[:BATCH]):
         try:
             done += bool(act(pk))
         except Exception:  # a bad row waits for the next sweep
-            logger.exception("step %s could not be swept", pk)
+            logger.exception("%s %s could not be swept", rows.model.__name__, pk)
     return done
 
 

@@ -1,0 +1,92 @@
+"""A row that cannot go on costs the sweeps nothing, and never keeps another from its turn."""
+
+from datetime import timedelta
+
+import pytest
+
+from durableflows import Retry, Run, StepRef, Transient, UnknownOutcome, Workflow, api, step
+from durableflows.core.states import ApprovalState, RunState, StepState
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.services import sweeps
+from durableflows.testing import World
+from tests.support.flows import PayState, Provider, act_then_raise, pay_effect, pay_workflow
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def fork(world: World, *, other_pays: bool) -> WorkflowRun:
+    """A cancelled run: `pay` waits for a person, `other` too, or for its next try."""
+    provider = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("?"))] * 2)
+    pay_it = pay_effect(provider, key_window=None, with_lookup=False)
+
+    class Fork(Workflow[PayState]):
+        """Two at once."""
+
+        name, version = "fork", 1
+        deadline = timedelta(days=3)
+
+        @step(start=True, to=("pay", "other"))
+        def begin(self, run: Run[PayState]) -> tuple[StepRef, ...]:
+            return self.pay, self.other
+
+        @step(end=True, effects=(pay_it,))
+        def pay(self, run: Run[PayState]) -> None:
+            run.effect(pay_it, amount=5)
+
+        @step(end=True, effects=(pay_it,), retry=Retry(attempts=5, base_seconds=10, cap_seconds=20))
+        def other(self, run: Run[PayState]) -> None:
+            if not other_pays:
+                raise Transient("later")
+            run.effect(pay_it, amount=5)
+
+    run = api.start(Fork, {"amount": 5})
+    for name in ("fork.begin", "fork.pay", "fork.other"):
+        message = next(message for message in world.messages if message[0] == name)
+        world.messages.remove(message)
+        world.deliver(*message)
+    sweeps.sweep(may_free_stale=False)
+    api.cancel(run.pk, reason="no")
+    return run
+
+
+def writes(world: World, run: WorkflowRun) -> int:
+    """How often the run's row is written by five sweeps, a second apart."""
+    before = WorkflowRun.objects.get(pk=run.pk).row_version
+    for _ in range(5):
+        sweeps.sweep(may_free_stale=False)
+        world.clock.advance(seconds=1)
+    return WorkflowRun.objects.get(pk=run.pk).row_version - before
+
+
+def test_a_retry_that_falls_due_while_the_run_waits_to_end_is_left_alone(world: World):
+    run = fork(world, other_pays=False)
+    world.clock.advance(minutes=2)
+    sweeps.sweep(may_free_stale=False)  # says that a person is needed
+
+    assert writes(world, run) == 0
+    assert StepRun.objects.get(run=run, name="other").state == StepState.RETRY_SCHEDULED
+
+
+def test_ends_that_wait_for_a_person_do_not_stand_before_those_that_can_be_confirmed(world: World, monkeypatch):
+    fork(world, other_pays=False)
+    monkeypatch.setattr(sweeps, "BATCH", 1)
+    quiet = api.start(pay_workflow(Provider()), {"amount": 5})
+    WorkflowRun.objects.filter(pk=quiet.pk).update(state="ENDING", ending_reason="cancel")
+    StepRun.objects.filter(run=quiet).update(state="NEEDS_RECONCILIATION", needs_person=True)
+
+    sweeps.sweep(may_free_stale=False)
+
+    assert WorkflowRun.objects.get(pk=quiet.pk).state == RunState.CANCELLED
+
+
+def test_a_request_of_an_unknown_release_does_not_keep_others_from_expiring(world: World):
+    first = api.start(pay_workflow(Provider()), {"amount": 900, "ask": True})
+    second = api.start("pay", {"amount": 901, "ask": True})
+    world.run_until_idle()
+    ApprovalRequest.objects.update(ladder_position=1)
+    WorkflowRun.objects.filter(pk=first.pk).update(version=9)
+    world.clock.advance(days=4)
+
+    sweeps.sweep(may_free_stale=False)
+
+    assert ApprovalRequest.objects.get(run=second).state == ApprovalState.EXPIRED
