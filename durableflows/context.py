@@ -62,8 +62,9 @@ class RunContext(Run[WorkflowState]):
         return last_decision(self._claim.lease.run_id, step.name)
 
     def note(self, text: str) -> None:
-        """Write a line into the run's history, for people."""
-        note(self._claim.lease.run_id, self._claim.lease.step_id, text)
+        """Write a line into the run's history, for people. Nothing when the run is only looked at, without a lease."""
+        if self._claim.lease.attempt:
+            note(self._claim.lease, text)
 
     def _check(self, effect: EffectDefinition[R], name: str) -> None:
         if effect.name not in {declared.name for declared in self._step.effects}:

@@ -83,7 +83,7 @@ def reserve(
     row = _latest(step, operation)
     if row is not None:
         _check_same(row, digest)
-        found = _without_sending(row, effect, now)
+        found = _done_before(row) or _without_sending(row, effect, now)
         if found is not None:
             return found
     if row is None or row.state != EffectState.UNKNOWN:  # nothing of it is under way: this would be a first send
@@ -131,6 +131,17 @@ def _check_same(row: SideEffect, digest: str) -> None:
             f"{row.operation} was stored as {row.effect} v{row.effect_version} with other arguments; nothing was sent. "
             "Compute arguments from the state, not from things that change, or give the second one operation='...'"
         )
+
+
+def _done_before(row: SideEffect) -> Reservation | None:
+    """An earlier issue was taken for not done, and its receipt came after all: what is not yet sent stays unsent."""
+    earlier = SideEffect.objects.using(database()).filter(step=row.step_id, operation=row.operation)
+    done = earlier.filter(issue__lt=row.issue, state=EffectState.CONFIRMED).first()
+    if done is None or row.state == EffectState.CONFIRMED:
+        return None
+    if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):
+        return Stored(done.receipt)
+    return Unsettled(EffectState(row.state), f"issue {done.issue} of it happened, and this one may have too")
 
 
 def _without_sending(row: SideEffect, effect: EffectDefinition[object], now: datetime) -> Reservation | None:
@@ -262,8 +273,18 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         run_ended=run.ended_at is not None,
         same_receipt=row.receipt == answer.receipt,
     )
+    if change.verb is not None and step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING):
+        _wake(run, step, now)
     apply_fold(run, step, row, change, answer, now=now, source="send")
     return EffectState(row.state)
+
+
+def _wake(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    """A late answer tells what the step waits to know: it is looked at again, even if a person was asked (P10)."""
+    if step.needs_person and run.alert[:300] == step.waits_for:
+        run.alert, run.alert_at = "", None
+    step.wake_at, step.needs_person = now, False
+    step.store("wake_at", "needs_person")
 
 
 def _others_open(row: SideEffect, send: EffectSend, now: datetime) -> bool:

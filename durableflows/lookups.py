@@ -14,13 +14,13 @@ from durableflows import clock, journal, ledger, wall_time
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import registry
-from durableflows.core.classify import describe
+from durableflows.core.classify import TEXT_LIMIT, describe
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
 from durableflows.core.fold import Fold, fold
 from durableflows.core.keys import new_token
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, redact, storable
 from durableflows.core.states import EffectState, StepState
 from durableflows.errors import InvalidDefinition, Permanent
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
@@ -125,7 +125,7 @@ def ask(effect: EffectDefinition[object], ticket: Ticket) -> Heard:
         if isinstance(answer, NotFound):
             return Heard("not found")
         reason = answer.reason if isinstance(answer, CannotTell) else f"the lookup returned {answer!r:.100}"
-        return Heard("cannot tell", reason=reason)
+        return Heard("cannot tell", reason=str(storable(redact(str(reason))))[:TEXT_LIMIT])
     except Permanent as error:
         return Heard("rejected", reason=describe(error).text)
     except Exception as error:  # noqa: BLE001 - a lookup that fails says nothing about the effect

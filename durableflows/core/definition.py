@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from durableflows.core import shape
 from durableflows.core.arguments import Arguments
-from durableflows.core.payload import JSON, storable_text
+from durableflows.core.payload import JSON, storable, storable_text
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition
 
@@ -116,10 +116,11 @@ class Facts:
     def dump(self) -> dict[str, JSON]:
         """Write {"binding": {...}, "context": {...}} as JSON; Money, Decimal, dates and ids in their JSON forms.
 
+        Text that PostgreSQL cannot store is marked: a name typed with NUL must not keep anybody from being asked.
         Raises InvalidState naming the fact that has none (NaN, an ORM row).
         """
-        binding = shape.plain(self.binding, what="binding facts")
-        context = shape.plain(self.context, what="context facts")
+        binding = storable(shape.plain(self.binding, what="binding facts"))
+        context = storable(shape.plain(self.context, what="context facts"))
         return {"binding": binding, "context": context}
 
 

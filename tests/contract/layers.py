@@ -57,7 +57,7 @@ ROWS = (
 )
 
 # One writer each: a table, or the broker, is written by one of these alone.
-WRITERS = ("transactions", "leases", "integrity", "selectors", "journal", "notes", "dispatch", "ledger")
+WRITERS = ("transactions", "leases", "integrity", "selectors", "journal", "dispatch", "ledger", "notes")
 
 # The funnel: nothing else moves a run, a step or an approval.
 FUNNEL = ("progress",)
