@@ -16,14 +16,14 @@ def merge(
     """Bring one step's changes into the state as it is now.
 
     base, mine   the state that the step began with, and the one it left
-    Returns      the merged state, and the fields that somebody else has changed to another value meanwhile
+    Returns      the merged state, and the fields that somebody else has changed meanwhile too
     """
     merged, conflicts = dict(current), []
     for name in sorted({*base, *mine}):
         was, is_, other = (state.get(name, _MISSING) for state in (base, mine, current))
         if is_ == was:
             continue
-        if other not in (was, is_):
+        if other != was:  # also to the same value: of two that counted one up, one would be lost
             conflicts.append(name)
         elif name in mine:
             merged[name] = mine[name]
