@@ -47,7 +47,7 @@ def record(
         previous_digest=run_locked.event_digest,
     )
     event.digest = digest_of(event)
-    event.save(force_insert=True)
+    event.save(using=database(), force_insert=True)
     run_locked.event_sequence, run_locked.event_digest = event.sequence, event.digest
     transaction.on_commit(partial(_tell, run_locked.pk, kind, facts, at, actor_name), using=database(), robust=True)
     return event

@@ -18,10 +18,17 @@ HARD_LIMIT_AFTER_SECONDS = 5
 
 
 def register() -> None:
-    """Make a task of each step of each known workflow; known ones are left alone."""
+    """Make a task of each step of each known workflow; known ones are left alone.
+
+    Versions share a step's task, with the longest of their limits: a lease ends by its own version's.
+    """
+    seconds: dict[str, float] = {}
     for definition in registry.definitions():
         for step in definition.steps.values():
-            _register(definition.run_step_task_name(step.name), step.timeout_seconds)
+            name = definition.run_step_task_name(step.name)
+            seconds[name] = max(step.timeout_seconds, seconds.get(name, 0.0))
+    for name, timeout_seconds in seconds.items():
+        _register(name, timeout_seconds)
 
 
 def _register(name: str, timeout_seconds: float) -> None:

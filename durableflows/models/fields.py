@@ -87,7 +87,7 @@ class EngineRow(models.Model):
         Raises ConcurrentChange otherwise: the row lock makes that rare, this makes it harmless (P2, P12).
         """
         values = {name: getattr(self, name) for name in names}
-        rows = type(self)._base_manager.filter(pk=self.pk, row_version=self.row_version)
+        rows = type(self)._base_manager.using(self._state.db).filter(pk=self.pk, row_version=self.row_version)
         if not rows.update(row_version=self.row_version + 1, **values):
             raise ConcurrentChange(f"{type(self).__name__} {self.pk} was changed by somebody else; read it again")
         self.row_version += 1
