@@ -253,5 +253,4 @@ def snapshot(run: WorkflowRun, step: StepRun) -> Snapshot:
         tries_since=step.tries_since or step.created_at,
         is_in_doubt=bool(states & EFFECT_IN_DOUBT),
         is_accepted=EffectState.ACCEPTED in states,
-        is_cancelled=run.cancel_asked_at is not None,
     )

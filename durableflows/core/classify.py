@@ -8,7 +8,6 @@ from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo, Failed, Fa
 from durableflows.core.payload import redact, storable
 from durableflows.errors import (
     DurableflowsError,
-    InvalidState,
     KeyConflict,
     KeyInUse,
     LimitReached,
@@ -75,16 +74,4 @@ def failure_of(error: BaseException, step: StepDefinition) -> Failed:
         return Failed(FailureKind.LIMIT, info)
     if step.transient and isinstance(error, step.transient):
         return Failed(FailureKind.TRANSIENT, info)
-    if isinstance(error, InvalidState):
-        return Failed(FailureKind.OUR_CODE, info)
     return Failed(FailureKind.OUR_CODE, info)
-
-
-FAILURE_OF_ANSWER = {
-    AnswerKind.NOT_SENT: FailureKind.NEVER_SENT,
-    AnswerKind.NOT_DONE: FailureKind.TRANSIENT,
-    AnswerKind.REJECTED: FailureKind.PERMANENT,
-    AnswerKind.NEEDS_HUMAN: FailureKind.NEEDS_HUMAN,
-    AnswerKind.CONFLICT: FailureKind.KEY_CONFLICT,
-}
-"""A negative answer that was recorded -> how the attempt failed."""

@@ -43,7 +43,6 @@ class Snapshot:
     tries_since: datetime
     is_in_doubt: bool
     is_accepted: bool
-    is_cancelled: bool
 
     def may_try_again(self, at: datetime) -> bool:
         """Is another attempt inside the declared number and time?"""

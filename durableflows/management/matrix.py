@@ -40,9 +40,7 @@ from durableflows.errors import (
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 STEP = StepDefinition(name="pay", kind=StepKind.TASK, retry=Retry(attempts=3))
-FIRST = Snapshot(
-    step=STEP, attempts=1, lost_workers=0, tries_since=NOW, is_in_doubt=False, is_accepted=False, is_cancelled=False
-)
+FIRST = Snapshot(step=STEP, attempts=1, lost_workers=0, tries_since=NOW, is_in_doubt=False, is_accepted=False)
 WITH_WAYS_ON = replace(STEP, on_failure="on_failure", on_refused="on_refused")
 
 RAISED: tuple[Exception, ...] = (

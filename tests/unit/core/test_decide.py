@@ -39,7 +39,6 @@ def snapshot(step: StepDefinition = PAY, **changes: object) -> Snapshot:
         "tries_since": NOW,
         "is_in_doubt": False,
         "is_accepted": False,
-        "is_cancelled": False,
         **changes,
     }
     return Snapshot(**values)  # type: ignore[arg-type]
