@@ -175,6 +175,8 @@ def _resolve(
     may_be_tried_anew = row.state == EffectState.REJECTED and verdict == "did_not_happen"
     if row.state not in (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT) and not may_be_tried_anew:
         raise TooLate(f"{row.effect} is {row.state}: there is nothing to decide")
+    if SideEffect.objects.using(database()).filter(replaces=row).exists():
+        raise TooLate(f"{row.effect} was tried anew under another key since: decide about that newest row")
     if verdict == "happened":
         _happened(run, row, receipt, now)
     elif verdict == "did_not_happen":

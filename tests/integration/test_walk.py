@@ -2,10 +2,10 @@
 
 import pytest
 
-from durableflows import Transient, UnknownOutcome, api
+from durableflows import TooLate, Transient, UnknownOutcome, api
 from durableflows.core import registry
 from durableflows.core.states import EffectState, RunState
-from durableflows.models import WorkflowRun
+from durableflows.models import SideEffect, WorkflowRun
 from durableflows.testing import World, effect_states, open_request, virtual
 from tests.support.flows import (
     Provider,
@@ -175,3 +175,20 @@ def test_what_a_lookup_said_counts_at_once(world: World):
 
     assert state_of(run) is RunState.SUCCEEDED
     assert effect_states(run.pk) == [("test.pay", EffectState.ABSENT), ("test.pay", EffectState.CONFIRMED)]
+
+
+def test_a_verdict_on_a_row_that_was_tried_anew_is_refused(world: World, manager):
+    """Two confirmed rows of one operation would say that money moved twice."""
+    provider = Provider(keyed=False, faults=[raise_without_acting(UnknownOutcome("cut"))] * 2)
+    looked_up = pay_effect(provider, key_window=None, resend_when_absent=True)
+    run = api.start(pay_workflow(provider, looked_up), {"amount": 5})
+    world.run_until_idle()
+    world.clock.advance(seconds=31)
+    world.run_until_idle()
+    old = SideEffect.objects.get(run=run, issue=1)
+    assert [state for _, state in effect_states(run.pk)] == [EffectState.ABSENT, EffectState.UNKNOWN]
+
+    with pytest.raises(TooLate, match="newest row"):
+        api.resolve_effect(
+            old.pk, "happened", by=manager, reason="?", row_version=old.row_version, receipt={"id": "pay_1"}
+        )
