@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from celery import current_app
+from kombu import Queue
 
 from durableflows import dispatch
 
@@ -17,9 +18,10 @@ def test_an_emptied_queue_of_the_real_broker_counts_as_empty(broker_url: str) ->
     assert dispatch.queued_messages(queue) == 1
 
     with current_app.connection_for_write() as connection:
-        connection.default_channel.queue_purge(queue)
+        waiting = Queue(queue, channel=connection.default_channel)
+        waiting.purge()
         assert dispatch.queued_messages(queue) == 0
-        connection.default_channel.queue_delete(queue)
+        waiting.delete()
 
 
 def test_a_broker_that_is_away_says_nothing_about_its_queues(monkeypatch: pytest.MonkeyPatch) -> None:
