@@ -6,7 +6,7 @@ import pytest
 
 from durableflows import Retry, Run, StepRef, Transient, UnknownOutcome, Workflow, api, step
 from durableflows.core.states import ApprovalState, RunState, StepState
-from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import World
 from tests.support.flows import PayState, Provider, act_then_raise, pay_effect, pay_workflow
