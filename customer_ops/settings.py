@@ -1,6 +1,6 @@
 """Settings of the customer_ops project: safe as they stand, and told about a deployment by the environment.
 
-DATABASE_URL, CELERY_BROKER_URL, SENTRY_DSN · CUSTOMER_OPS_DATA: folder of everything that is kept as files ·
+DATABASE_URL, CELERY_BROKER_URL, CELERY_TASK_DEFAULT_QUEUE, SENTRY_DSN · CUSTOMER_OPS_DATA: folder of all kept files ·
 DJANGO_SECRET_KEY, DEBUG=1, ALLOWED_HOSTS=a,b, SECURE=1 with TLS, BEHIND_PROXY=1, STATIC_ROOT, TIME_ZONE ·
 PAYMENTS_URL, PAYMENTS_KEY, PAYMENTS_SETTLE_SECONDS, PAYMENTS_TIMEOUT_SECONDS · EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER,
 EMAIL_HOST_PASSWORD, EMAIL_USE_TLS=1, EMAIL_BACKEND, DEFAULT_FROM_EMAIL. Nothing needs to be set for a first try.
@@ -139,6 +139,8 @@ for _name, _value in read_broker_url(
     os.environ.get("CELERY_BROKER_URL", ""), folder=CUSTOMER_OPS_DATA / "broker"
 ).items():
     globals()[f"CELERY_{_name.upper()}"] = _value
+# A name of one's own keeps two installations apart that share a broker.
+CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_TASK_DEFAULT_QUEUE") or "celery"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,12 +49,6 @@ class Place:
             "PAYMENTS_KEY": KEY,
             **self.settings,
         }
-
-
-def check_python() -> None:
-    """Refuse a Python that is too old, before anything is started."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - said in words instead of a traceback
-        raise CannotStart(f"Python {sys.version_info[0]}.{sys.version_info[1]} is too old: 3.11 or newer is needed")
 
 
 def check_port(port: int) -> None:

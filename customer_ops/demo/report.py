@@ -10,7 +10,7 @@ from django.db import connection
 from kombu.utils.url import sanitize_url
 
 from customer_ops.celery import app
-from customer_ops.demo import databases, processes
+from customer_ops.demo import processes, servers
 from customer_ops.demo.client import Person
 from customer_ops.demo.place import Place
 from customer_ops.demo.stories import STORIES, Stage
@@ -39,7 +39,7 @@ def play(place: Place) -> int:
     finally:
         for child in reversed(children):
             child.end()
-        databases.drop()
+        servers.drop()
         if failed:
             print(f"logs are in {place.folder / 'logs'}")
         else:
@@ -49,6 +49,7 @@ def play(place: Place) -> int:
 
 
 def _set(place: Place, children: list[processes.Child]) -> Stage:
+    servers.create()
     processes.manage(place, "migrate", "--verbosity=0")
     children.append(processes.start_sandbox(place))
     processes.manage(place, "seed_demo", f"--password={PASSWORD}")
