@@ -29,6 +29,12 @@ from durableflows.transactions import database, transact, transact_durably
 UNEXPLAINED = ("", str(AnswerKind.UNKNOWN), str(AnswerKind.IN_USE))
 
 
+FOLDED_FIELDS = (
+    *("state", "receipt", "in_doubt_since", "accepted_at", "next_lookup_at"),
+    *("settled_at", "settles_at", "reason", "contradiction"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Reserved:
     """The intent is stored: the request may leave until `call.send_by`."""
@@ -313,6 +319,27 @@ def apply_fold(
 ) -> None:
     """Write what an answer makes of the row, with its event and, when it surprises, an alert on the run."""
     row = row_locked
+    _change(row, change, answer, now)
+    if change.alert:
+        run_locked.alert, run_locked.alert_at = f"{row.effect}: {change.alert}", now
+    facts: dict[str, JSON] = {
+        "effect": row.effect,
+        "operation": row.operation,
+        "answer": str(answer.kind),
+        "state": str(row.state),
+        "by": source,
+        "receipt": redact(answer.receipt),
+    }
+    journal.record(run_locked, "effect.recorded", at=now, step=step_locked, data=facts)
+    if change.alert:
+        journal.record(
+            run_locked, "effect.alert", at=now, step=step_locked, data={"effect": row.effect, "text": change.alert}
+        )
+    run_locked.store("alert", "alert_at", *journal.FIELDS)
+
+
+def _change(row: SideEffect, change: Fold, answer: Answer, now: datetime) -> None:
+    """Make the row's move, with what follows from the state it leads to."""
     if change.verb is not None:
         row.move(change.verb)
     if answer.kind in (AnswerKind.RECEIPT, AnswerKind.ACCEPTED) and change.verb is not None:
@@ -329,32 +356,7 @@ def apply_fold(
         row.reason = answer.error.text
     if change.alert:
         row.contradiction = change.alert
-        run_locked.alert, run_locked.alert_at = f"{row.effect}: {change.alert}", now
-    row.store(
-        "state",
-        "receipt",
-        "in_doubt_since",
-        "accepted_at",
-        "next_lookup_at",
-        "settled_at",
-        "settles_at",
-        "reason",
-        "contradiction",
-    )
-    facts: dict[str, JSON] = {
-        "effect": row.effect,
-        "operation": row.operation,
-        "answer": str(answer.kind),
-        "state": str(row.state),
-        "by": source,
-        "receipt": redact(answer.receipt),
-    }
-    journal.record(run_locked, "effect.recorded", at=now, step=step_locked, data=facts)
-    if change.alert:
-        journal.record(
-            run_locked, "effect.alert", at=now, step=step_locked, data={"effect": row.effect, "text": change.alert}
-        )
-    run_locked.store("alert", "alert_at", *journal.FIELDS)
+    row.store(*FOLDED_FIELDS)
 
 
 def doubt_dispatched(step_locked: StepRun, now: datetime, why: str) -> None:
