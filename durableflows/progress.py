@@ -215,6 +215,8 @@ def close_request(run: WorkflowRun, request: ApprovalRequest, verb: str, reason:
 
 
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
+    if run.ending_reason:
+        return  # it was cancelled or ran out of time while the step was under way: no success overtakes that (P6)
     if end.result is not None:
         run.result = end.result
     if end.error is not None:

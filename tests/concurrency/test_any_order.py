@@ -1,5 +1,6 @@
 """A cancel against a worker, in either order: sound rows, and no send after the confirmed cancel (P6)."""
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -8,15 +9,17 @@ from uuid import UUID
 
 import pytest
 
-from durableflows import EffectCall, api, clock, journal, runner
+from durableflows import EffectCall, api, claims, clock, journal, runner
 from durableflows.boundaries import Boundary
+from durableflows.core.directives import Succeed
+from durableflows.core.outcomes import Done
 from durableflows.core.states import EFFECT_OPEN, EffectState, RunState
 from durableflows.doctor import Severity, examine
 from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import World
 from tests.support.flows import Provider, pay_workflow
-from tests.support.play import assert_acts_once
+from tests.support.play import assert_acts_once, stage
 from tests.support.rivals import Gate, Rival, at_once, gate_at
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
@@ -159,3 +162,25 @@ def test_a_worker_and_a_cancel_let_go_at_the_same_instant(world: World):
         assert sends_after_confirmed_cancel(run.pk) == 0
     assert broken() == []
     assert_acts_once(provider)
+
+
+def test_a_last_step_that_ends_after_the_cancel_does_not_make_it_a_success(world: World):
+    """R34, P6: the cancel waits for a request that may still be on its way, while the last step is at work."""
+    played = stage(world)
+    played.hand("A").claim().reserve().lose_lease()
+    world.clock.advance(5)
+    played.sweep()
+    second = played.hand("B").claim().reserve()
+    second.record(second.act())
+    second.settle()
+    done = played.step("done")
+    last = claims.claim(done.run_id, done.pk, task_id="C", pid=1)
+    assert last is not None
+
+    assert api.cancel(played.run_id, reason="stop").state == RunState.ENDING
+    claims.settle(last.lease, Done(Succeed(), last.data), rng=random.Random(0))
+
+    assert WorkflowRun.objects.get().state == RunState.ENDING
+    world.run_through()
+    assert WorkflowRun.objects.get().state == RunState.CANCELLED
+    assert broken() == []
