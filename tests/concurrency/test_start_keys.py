@@ -163,3 +163,23 @@ def test_without_a_key_each_start_is_a_run(world: World):
     runs = at_once(*[lambda: api.start(flow, {"amount": 5}).pk] * 5)
 
     assert len(set(runs)) == WorkflowRun.objects.count() == 5
+
+
+def test_the_same_request_after_a_deploy_is_the_same_request(world: World):
+    """R37, R36: the old run is given back though a new one would be of version 2; another input is still a conflict."""
+    old = api.start(pay_workflow(Provider()), {"amount": 5}, key="k")
+
+    class Pay2(Workflow[PayState]):
+        """The next release."""
+
+        name, version = "pay", 2
+        deadline = timedelta(days=1)
+
+        @step(start=True, end=True)
+        def only(self, run: Run[PayState]) -> None:
+            run.note("two")
+
+    assert api.start(Pay2, {"amount": 5}, key="k").pk == api.start("pay", {"amount": 5}, key="k").pk == old.pk
+    with pytest.raises(KeyConflict):
+        api.start(Pay2, {"amount": 6}, key="k")
+    assert api.start(Pay2, {"amount": 5}, key="l").version == 2
