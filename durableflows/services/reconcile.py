@@ -54,7 +54,9 @@ def _route(run_id: UUID, step_id: UUID) -> list[UUID]:
     moves = {row.pk: move_for(run, step, row, now) for row in rows}
     urgent = most_urgent(moves.values()) or Move(Next.SETTLED, now, "nothing is open")
     if urgent.next in (Next.SETTLED, Next.RESEND) and run.ending_reason:
-        progress.conclude(run, now)  # nothing is in doubt any more: the run may end
+        if not progress.end_if_quiet(run, now):  # another branch holds the end up, or a request may be on its way
+            later = now + timedelta(seconds=settings().RESEND_SECONDS)
+            _note(run, step, decide.Decision(None, reason="the run ends when all is settled", wake_at=later), now)
         return []
     decision = decide.after_look(urgent)
     if decision.verb is not None:

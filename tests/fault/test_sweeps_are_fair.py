@@ -6,7 +6,7 @@ import pytest
 
 from durableflows import Retry, Run, StepRef, Transient, UnknownOutcome, Workflow, api, step
 from durableflows.core.states import ApprovalState, RunState, StepState
-from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import World
 from tests.support.flows import PayState, Provider, act_then_raise, pay_effect, pay_workflow
@@ -65,6 +65,20 @@ def test_a_retry_that_falls_due_while_the_run_waits_to_end_is_left_alone(world: 
 
     assert writes(world, run) == 0
     assert StepRun.objects.get(run=run, name="other").state == StepState.RETRY_SCHEDULED
+
+
+def test_a_settled_branch_waits_for_the_other_without_being_looked_at_each_second(world: World):
+    run = fork(world, other_pays=True)
+    row = SideEffect.objects.filter(run=run)[0]
+    api.resolve_effect(row.pk, "happened", reason="seen", row_version=row.row_version, receipt={"id": "a"})
+    sweeps.sweep(may_free_stale=False)
+
+    assert writes(world, run) == 0
+
+    other = SideEffect.objects.filter(run=run, state="UNKNOWN").get()
+    api.resolve_effect(other.pk, "happened", reason="seen", row_version=other.row_version, receipt={"id": "b"})
+    world.run_through()
+    assert WorkflowRun.objects.get(pk=run.pk).state == RunState.CANCELLED
 
 
 def test_ends_that_wait_for_a_person_do_not_stand_before_those_that_can_be_confirmed(world: World, monkeypatch):
