@@ -57,11 +57,14 @@ class Person:
             sent = [hands.submit(self._send, page, fields, action="/refund/") for _ in range(times)]
         return [answer.result().status_code for answer in sent]
 
-    def decide(self, request_id: str, verdict: str, *, comment: str = "") -> str:
-        """Open a request's decision page and answer it. Returns the words of the page after that."""
+    def decide(self, request_id: str, verdict: str, *, comment: str) -> None:
+        """Open a request's decision page and answer it. Raises PageError when the answer is not taken."""
         path = f"/admin/durableflows/approvalrequest/{request_id}/decide/"
         answer = self._send(self._get(path), {"verdict": verdict, "comment": comment}, action="")
-        return words(answer.text)
+        if answer.status_code != 200:
+            raise PageError(
+                f"{verdict} of {self.name} was answered with {answer.status_code}: {words(answer.text)[:300]}"
+            )
 
     def _get(self, path: str) -> httpx.Response:
         page = self._http.get(path)

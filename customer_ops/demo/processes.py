@@ -7,17 +7,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from types import FrameType
+from typing import NoReturn, TypeVar
 
 from customer_ops.demo.place import ROOT, CannotStart, Place
 
 T = TypeVar("T")
 
 START_SECONDS = 60.0
-END_SECONDS = 10.0
+END_SECONDS = 9.0  # all of them together; an idle worker on the folder broker takes up to 8
+LAST_SECONDS = 0.5
 PR_SET_PDEATHSIG = 1
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """Ctrl-C, TERM, or a terminal that was closed: end in good order."""
 
 
 def wait_until(fact: Callable[[], T], *, seconds: float, what: str) -> T:
@@ -33,10 +40,11 @@ def wait_until(fact: Callable[[], T], *, seconds: float, what: str) -> T:
 
 
 class Child:
-    """One process of the demo."""
+    """One process of the demo. `stdin`: subprocess.PIPE for one that ends when its standard input is closed."""
 
-    def __init__(self, name: str, command: list[str], place: Place) -> None:
+    def __init__(self, name: str, command: list[str], place: Place, *, stdin: int = subprocess.DEVNULL) -> None:
         self.name, self.log = name, place.folder / "logs" / f"{name}.log"
+        self.is_missed = True  # until we end it ourselves: nobody else should
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:
             self._starts_at = output.tell()
@@ -44,7 +52,7 @@ class Child:
                 command,
                 cwd=ROOT,
                 env=place.environment(),
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches the demo alone, which ends its processes in order
@@ -62,40 +70,49 @@ class Child:
             log.seek(self._starts_at)
             return log.read().decode(errors="replace")
 
-    def tail(self, lines: int = 15) -> str:
-        """Its last lines."""
-        return "\n".join(self.output().splitlines()[-lines:])
+    def ending(self) -> str:
+        """Say that it ended, with its last lines."""
+        tail = "\n".join(self.output().splitlines()[-15:])
+        return f"{self.name} ended with code {self.process.returncode}:\n{tail}\n({self.log})"
 
     def wait_for_output(self, text: str) -> None:
         """Wait until it has printed a text. Raises CannotStart with its last lines when it ends before."""
 
         def printed() -> bool:
             if not self.is_alive:
-                raise CannotStart(f"{self.name} ended with code {self.process.returncode}:\n{self.tail()}")
+                raise CannotStart(self.ending())
             return text in self.output()
 
         try:
             wait_until(printed, seconds=START_SECONDS, what=f"{self.name} to start")
         except TimeoutError as late:
-            raise CannotStart(f"{late}; its last lines:\n{self.tail()}") from None
+            raise CannotStart(f"{late}; see {self.log}") from None
 
-    def end(self) -> None:
-        """End it in good order, and by force when it takes too long."""
-        if not self.is_alive:
-            return
+    def end(self, *, seconds: float = END_SECONDS) -> None:
+        """End it with all below it: in good order, and by force what is left after that time."""
+        self.is_missed = False
+        stop_at = time.monotonic() + seconds
+        family = descendants(self.process.pid) if self.is_alive else []
         self.process.terminate()
         try:
-            self.process.wait(END_SECONDS)
+            self.process.wait(seconds)
+            while any(map(_is_there, family)) and time.monotonic() < stop_at:  # the ticker goes last, by design
+                time.sleep(0.02)
         except subprocess.TimeoutExpired:
             self.kill_family()
+        for pid in filter(_is_there, family):
+            _signal(pid, signal.SIGKILL)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def kill_family(self) -> None:
         """SIGKILL it with everything below it at once, as a machine that is gone."""
+        self.is_missed = False
+        _signal(self.process.pid, signal.SIGSTOP)  # frozen first: none may notice that another is gone, or be replaced
         family = [self.process.pid, *descendants(self.process.pid)]
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # frozen first: none may notice that another is gone
+        for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in family:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+                _signal(pid, number)
         self.process.wait()
 
 
@@ -103,6 +120,19 @@ def _end_with_parent() -> None:
     """Ask Linux to end this process when the demo is gone, however it went."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _is_there(pid: int) -> bool:
+    """Does the process run? One that is dead and not yet waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def descendants(pid: int) -> list[int]:
@@ -114,26 +144,63 @@ def descendants(pid: int) -> list[int]:
     return [below for child in children for below in (child, *descendants(child))]
 
 
-def start_sandbox(place: Place) -> Child:
+@contextlib.contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Let Ctrl-C, TERM and a closed terminal raise Stopped in the block, once: an impatient second one is ignored."""
+
+    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        _ignore_stops()
+        raise Stopped
+
+    for number in STOPS:
+        signal.signal(number, stop)
+    yield
+
+
+@contextlib.contextmanager
+def ended_in_order() -> Iterator[list[Child]]:
+    """A list for the demo's processes, which are ended in reverse order when the block is left, whatever the reason."""
+    children: list[Child] = []
+    try:
+        yield children
+    finally:
+        _ignore_stops()  # nothing may leave processes behind
+        stop_at = time.monotonic() + END_SECONDS
+        for child in reversed(children):
+            child.end(seconds=max(stop_at - time.monotonic(), LAST_SECONDS))
+
+
+def _ignore_stops() -> None:
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+# Each of these adds its process to the list before it waits, so that one that hangs is ended too.
+
+
+def start_sandbox(place: Place, children: list[Child]) -> Child:
     """Start the payment provider, and wait until it answers."""
     command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={place.sandbox_port}", f"--books={place.books}"]
-    child = Child("payments", command, place)
+    child = Child("payments", [*command, "--end-with-stdin"], place, stdin=subprocess.PIPE)
+    children.append(child)
     child.wait_for_output('"url"')
     return child
 
 
-def start_worker(place: Place, *, children: int = 2) -> Child:
+def start_worker(place: Place, children: list[Child]) -> Child:
     """Start a Celery worker with its ticker, and wait until it takes tasks."""
-    command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", str(children), "-l", "info"]
+    command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", "2", "-l", "info"]
     child = Child("worker", [*command, "-n", f"demo-{place.port}-{time.monotonic_ns()}@%h"], place)
+    children.append(child)
     child.wait_for_output(" ready.")
     return child
 
 
-def start_web(place: Place) -> Child:
+def start_web(place: Place, children: list[Child]) -> Child:
     """Start the web pages, and wait until they are served."""
     command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.port}"]
     child = Child("web", command, place)
+    children.append(child)
     child.wait_for_output("Quit the server")
     return child
 
@@ -147,6 +214,7 @@ def manage(place: Place, *arguments: str) -> None:
         capture_output=True,
         text=True,
         check=False,
+        preexec_fn=_end_with_parent,
     )
     if done.returncode != 0:
         raise CannotStart(f"manage.py {arguments[0]} failed:\n{(done.stderr or done.stdout).strip()[-2000:]}")

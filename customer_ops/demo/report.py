@@ -3,7 +3,7 @@
 import shutil
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from django.db import connection
@@ -13,8 +13,8 @@ from customer_ops.celery import app
 from customer_ops.demo import processes, servers
 from customer_ops.demo.client import Person
 from customer_ops.demo.place import Place
-from customer_ops.demo.stories import STORIES, Stage
-from customer_ops.models import RefundRequest
+from customer_ops.demo.stage import Stage
+from customer_ops.demo.stories import STORIES
 from customer_ops.sandbox.control import SandboxControl
 from durableflows import api
 
@@ -23,40 +23,42 @@ PASSWORD = "demo-password"  # noqa: S105 - for a check's own throwaway people
 
 def play(place: Place) -> int:
     """Play every story on a fresh set of processes. Returns 0 when all held, else 1, and keeps the folder then."""
-    children: list[processes.Child] = []
-    failed = 0
-    started = time.monotonic()
+    began = time.monotonic()
+    wanted, passed, failed = len(STORIES) + 1, 0, 0
     print(f"playing on {connection.vendor} and {sanitize_url(app.conf.broker_url).partition(':')[0]}", flush=True)
     try:
-        stage = _set(place, children)
-        for name, story in STORIES.items():
-            failed += not _tell(name, stage, partial(story, stage))
-        children[1] = stage.worker
-        failed += not _tell("doctor", stage, partial(_examine, place))
-    except BaseException:
-        failed += 1
-        raise
+        with processes.stopped_by_signals(), servers.lent(), processes.ended_in_order() as children:
+            for held in _tell_all(place, children):
+                passed, failed = passed + held, failed + (not held)
+    except processes.Stopped:
+        print("stopped", flush=True)
     finally:
-        for child in reversed(children):
-            child.end()
-        servers.drop()
-        if failed:
-            print(f"logs are in {place.folder / 'logs'}")
-        else:
+        if passed == wanted:
             shutil.rmtree(place.folder, ignore_errors=True)
-    print(f"{len(STORIES) + 1 - failed} passed, {failed} failed in {time.monotonic() - started:.0f} s", flush=True)
-    return 1 if failed else 0
+        else:
+            print(f"logs are in {place.folder / 'logs'}", flush=True)
+    left = f", {wanted - passed - failed} not played" if passed + failed < wanted else ""
+    print(f"{passed} passed, {failed} failed{left} in {time.monotonic() - began:.0f} s", flush=True)
+    return 0 if passed == wanted else 1
+
+
+def _tell_all(place: Place, children: list[processes.Child]) -> Iterator[bool]:
+    stage = _set(place, children)
+    for name, story in STORIES.items():
+        stage.asked.clear()
+        yield _tell(name, stage, partial(story, stage))
+    stage.asked.clear()
+    yield _tell("doctor", stage, partial(_examine, place))
 
 
 def _set(place: Place, children: list[processes.Child]) -> Stage:
-    servers.create()
     processes.manage(place, "migrate", "--verbosity=0")
-    children.append(processes.start_sandbox(place))
+    processes.start_sandbox(place, children)
     processes.manage(place, "seed_demo", f"--password={PASSWORD}")
-    children.append(processes.start_worker(place))
-    children.append(processes.start_web(place))
+    worker = processes.start_worker(place, children)
+    processes.start_web(place, children)
     agent, manager = (Person(place.url, name, PASSWORD) for name in ("agent", "manager"))
-    return Stage(place, SandboxControl(place.payments_url), children[1], agent, manager)
+    return Stage(place, SandboxControl(place.payments_url), children, worker, agent, manager)
 
 
 def _tell(name: str, stage: Stage, story: Callable[[], str]) -> bool:
@@ -66,9 +68,8 @@ def _tell(name: str, stage: Stage, story: Callable[[], str]) -> bool:
     except Exception as error:  # noqa: BLE001 - a story may fail in any way, and the next is played all the same
         print(f"FAILED  {name:<28} {type(error).__name__}: {error}", flush=True)
         print("".join(traceback.format_exception(error)[-3:]), flush=True)
-        _explain_last()
-        stage.sandbox.clear_faults()
-        stage.sandbox.release()
+        _explain(stage)
+        _tidy(stage)
         return False
     print(f"ok      {name:<28} {seen}   {time.monotonic() - began:.1f} s", flush=True)
     return True
@@ -79,10 +80,21 @@ def _examine(place: Place) -> str:
     return "every invariant holds in the rows"
 
 
-def _explain_last() -> None:
-    request = RefundRequest.objects.order_by("-pk").first()
-    if request is not None and request.run_id is not None:
-        explanation = api.explain(request.run_id)
-        print("        " + explanation.sentence)
-        for line in explanation.lines:
-            print(f"        {line.at:%H:%M:%S} {line.text}")
+def _explain(stage: Stage) -> None:
+    """Say how far each run of the story came, in the words that a manager reads."""
+    for request in stage.asked:
+        request.refresh_from_db()
+        if request.run_id is not None:
+            explanation = api.explain(request.run_id)
+            print(f"        run {request.run_id}: {explanation.sentence}")
+            for line in explanation.lines:
+                print(f"        {line.at:%H:%M:%S} {line.text}")
+
+
+def _tidy(stage: Stage) -> None:
+    """Make the stage fit for the next story."""
+    stage.sandbox.clear_faults()
+    stage.sandbox.release()
+    if not stage.worker.is_alive:
+        stage.worker.end()
+        stage.start_worker()

@@ -5,10 +5,11 @@ A check never touches what is in them already: it gets a database beside the one
 
 import contextlib
 import os
+from collections.abc import Iterator
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from django.db import DatabaseError, connections
-from kombu import Queue
+from kombu import Exchange, Queue
 
 from customer_ops.celery import app
 from customer_ops.demo.place import CannotStart
@@ -46,19 +47,27 @@ def own() -> dict[str, str]:
     return {"DATABASE_URL": urlunsplit(parts._replace(path=f"/{quote(name, safe='')}")), CHECKED: url, **queue}
 
 
-def create() -> None:
-    """Create the check's database, if it is one of its own."""
-    if url := os.environ.get(CHECKED, ""):
-        _execute(url, f"CREATE DATABASE {_quoted()}")
+@contextlib.contextmanager
+def lent() -> Iterator[None]:
+    """Create the check's own database for the block; drop it and the check's queue after that."""
+    url = os.environ.get(CHECKED, "")
+    try:
+        if url:
+            _execute(url, f"CREATE DATABASE {_quoted()}")
+        yield
+    finally:
+        _delete_queue()
+        if url:
+            connections.close_all()
+            _execute(url, f"DROP DATABASE IF EXISTS {_quoted()} WITH (FORCE)")
 
 
-def drop() -> None:
-    """Drop the check's database, if it is one of its own, and its queue."""
+def _delete_queue() -> None:
     with contextlib.suppress(Exception), app.connection_for_write(connect_timeout=WAIT_SECONDS) as connection:
-        Queue(app.conf.task_default_queue, channel=connection.default_channel).delete()
-    if url := os.environ.get(CHECKED, ""):
-        connections.close_all()
-        _execute(url, f"DROP DATABASE IF EXISTS {_quoted()} WITH (FORCE)")
+        name = app.conf.task_default_queue
+        queue = Queue(name, Exchange(name), routing_key=name, channel=connection.default_channel)
+        queue.declare()  # kombu takes back only those bindings that this connection knows
+        queue.delete()
 
 
 def _execute(url: str, statement: str) -> None:

@@ -4,13 +4,11 @@ The command starts itself anew with the demo's environment, so that it has the s
 """
 
 import os
-import signal
 import sys
 import tempfile
 import time
 from argparse import ArgumentParser
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
@@ -22,8 +20,8 @@ MARK = "CUSTOMER_OPS_DEMO"
 PASSWORD = "demo-password"  # noqa: S105 - printed on the screen, for pages that only this machine can reach
 QUEUE = "durableflows-demo"  # a broker that is shared with another project keeps that one's messages
 QUICK = {
-    "PAYMENTS_TIMEOUT_SECONDS": "3",
-    "PAYMENTS_SETTLE_SECONDS": "8",
+    "PAYMENTS_TIMEOUT_SECONDS": "5",
+    "PAYMENTS_SETTLE_SECONDS": "10",
     "DURABLEFLOWS_STALE_SECONDS": "6",
 }
 # A check writes to nobody, reports the deaths that it causes to nobody, and speaks plain HTTP with this machine.
@@ -51,19 +49,22 @@ class Command(BaseCommand):
 
 def _start_anew(*, check: bool) -> NoReturn:
     """Become the demo: the same command, in the demo's own environment."""
+    port = place.free_port() if check else place.read_port()
+    place.check_port(port)
     servers.require()
-    if check:
-        folder, port = Path(tempfile.mkdtemp(prefix="durableflows-demo-")), place.free_port()
-        settings = QUICK | APART | servers.own()
-    else:
-        folder = Path(os.environ.get("CUSTOMER_OPS_DATA") or ROOT / ".data" / "demo").resolve()
-        port, settings = place.read_port(), {"CELERY_TASK_DEFAULT_QUEUE": QUEUE}
-        place.check_port(port)
-    folder.mkdir(parents=True, exist_ok=True)
-    here = Place(folder=folder, port=port, sandbox_port=place.free_port(), settings=settings)
+    settings = QUICK | APART | servers.own() if check else {"CELERY_TASK_DEFAULT_QUEUE": QUEUE}
+    here = Place(_folder(check=check), port, place.free_port(), settings)
     environment = here.environment() | {MARK: f"{here.port} {here.sandbox_port}"}
     command = [sys.executable, str(ROOT / "manage.py"), "demo", *(["--check"] if check else [])]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell: our own command again
+
+
+def _folder(*, check: bool) -> Path:
+    if check:
+        return Path(tempfile.mkdtemp(prefix="durableflows-demo-"))
+    folder = Path(os.environ.get("CUSTOMER_OPS_DATA") or ROOT / ".data" / "demo").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _read_place() -> Place:
@@ -71,31 +72,20 @@ def _read_place() -> Place:
     return Place(Path(os.environ["CUSTOMER_OPS_DATA"]), port, sandbox_port, {})
 
 
-class _Stop(Exception):
-    """TERM, as Ctrl-C: end in good order."""
-
-
 def _run(here: Place) -> int:
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise _Stop
-
-    signal.signal(signal.SIGTERM, stop)
-    children: list[processes.Child] = []
     try:
-        print("preparing: database, payment provider, shop …", flush=True)
-        processes.manage(here, "migrate", "--verbosity=0")
-        children.append(processes.start_sandbox(here))
-        processes.manage(here, "seed_demo", f"--password={PASSWORD}")
-        children += [processes.start_worker(here), processes.start_web(here)]
-        print(_welcome(here), flush=True)
-        _watch(children)
-    except (KeyboardInterrupt, _Stop):
-        print("\nstopping …", flush=True)
-        return 0
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave processes behind
-        for child in reversed(children):
-            child.end()
+        with processes.stopped_by_signals(), processes.ended_in_order() as children:
+            print("preparing: database, payment provider, shop …", flush=True)
+            processes.manage(here, "migrate", "--verbosity=0")
+            processes.start_sandbox(here, children)
+            processes.manage(here, "seed_demo", f"--password={PASSWORD}")
+            processes.start_worker(here, children)
+            processes.start_web(here, children)
+            print(_welcome(here), flush=True)
+            _watch(children)
+    except processes.Stopped:
+        print("stopped", flush=True)
+    return 0
 
 
 def _watch(children: list[processes.Child]) -> NoReturn:
@@ -103,9 +93,7 @@ def _watch(children: list[processes.Child]) -> NoReturn:
     while True:
         for child in children:
             if not child.is_alive:
-                raise CannotStart(
-                    f"{child.name} ended with code {child.process.returncode}:\n{child.tail()}\n({child.log})"
-                )
+                raise CannotStart(child.ending())
         time.sleep(0.5)
 
 
@@ -118,6 +106,7 @@ def _welcome(here: Place) -> str:
   Mail, logs       {here.folder / "mail"}, {here.folder / "logs"}
 
   Try: as agent, refund part of an order under USD 500.00 and reload its page. Then one above: it waits for a manager,
-  who finds it in the admin under "Approval requests". Kill the worker in between; nothing is lost or paid twice.
+  who finds it in the admin under "Approval requests". Kill any process in between, with -9 too: the demo ends, and
+  `make demo` goes on where it was. Nothing is lost or paid twice.
 
   Ctrl-C stops everything; `make demo` starts again on the same data."""
