@@ -158,9 +158,10 @@ def broken() -> list[str]:
     return [f"{found.code}: {found.text}" for found in examine() if found.severity is Severity.BROKEN]
 
 
-def sends_after_the_end(run: WorkflowRun) -> int:
-    ended = RunEvent.objects.get(run=run, kind="run.ended")
-    return RunEvent.objects.filter(run=run, kind="effect.dispatched", sequence__gt=ended.sequence).count()
+def sends_after_the_stop(run: WorkflowRun) -> int:
+    """P6: nothing is sent once a cancel is asked, confirmed or not; nor after any other end."""
+    stopped = RunEvent.objects.filter(run=run, kind__in=["run.cancel_asked", "run.ended"]).order_by("sequence")[0]
+    return RunEvent.objects.filter(run=run, kind="effect.dispatched", sequence__gt=stopped.sequence).count()
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -181,4 +182,4 @@ def test_all_verbs_at_once(world: World, django_user_model: type[User], seed: in
     assert_acts_once(mix.provider)
     for run in WorkflowRun.objects.all():
         assert_chain(run)
-        assert sends_after_the_end(run) == 0
+        assert sends_after_the_stop(run) == 0

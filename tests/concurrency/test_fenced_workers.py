@@ -73,6 +73,8 @@ def test_a_worker_that_is_paused_before_the_call_while_its_successor_still_works
         gate.open()
         paused.outcome()
         assert len(provider.sends) == 1
+        step.refresh_from_db()
+        assert (step.state, step.lease_task_id) == (StepState.RUNNING, "B"), "A wrote a step that is B's"
         inside.open()
         successor.outcome()
     world.run_until_idle()
