@@ -95,7 +95,8 @@ class World:
         """Run until idle, move the clock to whatever is due next, and go on; stops when only a person can help."""
         for _ in range(limit):
             self.run_until_idle()
-            due = next_due()
+            # What was due until now is done, or due in vain (a READY step of a run that waits to end): time goes on.
+            due = next_due(after=self.clock.now())
             if due is None or (until is not None and due > until):
                 return
             self.clock.move_to(due)
@@ -110,16 +111,20 @@ class World:
         return ran
 
 
-def next_due() -> datetime | None:
-    """The next moment at which something happens by itself, requests' expiry aside. None: only a person can help."""
+def next_due(*, after: datetime | None = None) -> datetime | None:
+    """The next moment at which something happens by itself, requests' expiry aside. None: only a person can help.
+
+    after   leave out what was due until then
+    """
     states = [StepState.RETRY_SCHEDULED, StepState.NEEDS_RECONCILIATION, StepState.WAITING, StepState.READY]
     steps = StepRun.objects.using(database()).filter(state__in=states, wake_at__isnull=False, run__state__in=MOVING)
     moments = [moment for moment in steps.values_list("wake_at", flat=True) if moment]
     running = StepRun.objects.using(database()).filter(state=StepState.RUNNING)
-    moments += [moment for moment in running.values_list("must_end_by", flat=True) if moment]
+    last = [moment for moment in running.values_list("must_end_by", flat=True) if moment]
+    moments += [moment + timedelta(microseconds=1) for moment in last]  # void when its last moment is over
     ending = SideEffect.objects.using(database()).filter(run__state="ENDING", settles_at__gt=clock.now())
     moments += [moment for moment in ending.values_list("settles_at", flat=True) if moment]
-    return min(moments) if moments else None
+    return min((moment for moment in moments if after is None or moment > after), default=None)
 
 
 def open_request(run_id: UUID) -> ApprovalRequest:

@@ -13,7 +13,7 @@ from durableflows import EffectCall, api, claims, clock, journal, runner
 from durableflows.boundaries import Boundary
 from durableflows.core.directives import Succeed
 from durableflows.core.outcomes import Done
-from durableflows.core.states import EFFECT_OPEN, EffectState, RunState
+from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
 from durableflows.doctor import Severity, examine
 from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.services import sweeps
@@ -183,4 +183,23 @@ def test_a_last_step_that_ends_after_the_cancel_does_not_make_it_a_success(world
     assert WorkflowRun.objects.get().state == RunState.ENDING
     world.run_through()
     assert WorkflowRun.objects.get().state == RunState.CANCELLED
+    assert broken() == []
+
+
+def test_a_ready_step_of_a_run_that_waits_to_end_does_not_stop_the_clock(world: World):
+    """Protocol, rules 3 and 10: a late receipt settles the effect, its request's time has yet to pass, and the step is
+    due in vain. `run_through` goes on to what comes next."""
+    played = stage(world)
+    slow = played.hand("A").claim().reserve().lose_lease()
+    world.clock.advance(5)
+    played.sweep()
+    assert played.step().state == StepState.READY
+    slow.record(slow.act())
+    world.clock.advance(5)
+
+    assert api.cancel(played.run_id, reason="stop").state == RunState.ENDING
+    world.run_through()
+
+    assert played.run().state == RunState.CANCELLED
+    assert len(played.provider.sends) == 1
     assert broken() == []
