@@ -193,7 +193,8 @@ def _resolve(
     step.store("wake_at", "needs_person")
     facts: dict[str, JSON] = {"effect": row.effect, "verdict": verdict, "reason": reason, "state": str(row.state)}
     journal.record(run, "effect.resolved", at=now, step=step, actor_name=actor_name, data=facts)
-    run.alert, run.alert_at = "", None
+    if not SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="").exists():
+        run.alert, run.alert_at = "", None  # a contradiction stays loud: this verdict need not be about it
     run.store("alert", "alert_at", *journal.FIELDS)
     return row
 

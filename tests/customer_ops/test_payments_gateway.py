@@ -116,7 +116,8 @@ def test_key_that_the_provider_does_not_know_needs_a_person(provider: PaymentsCl
         PaymentsClient(provider.url, "rk_wrong_0123456789").ping()
 
 
-def test_ping_changes_nothing_and_is_silent(provider: PaymentsClient) -> None:
+def test_ping_is_silent_with_a_key_that_the_provider_knows(provider: PaymentsClient) -> None:
+    """The other half of the test above: it would raise."""
     provider.ping()
 
 

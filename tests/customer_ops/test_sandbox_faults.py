@@ -120,7 +120,8 @@ def test_withdrawn_fault_does_not_happen(shop: Shop, sandbox: RunningSandbox) ->
     sandbox.fault("error_before", times=5)
     sandbox.clear_faults()
 
-    shop.charge(1000)
+    assert sandbox.faults() == []
+    assert shop.charge(1000).startswith("ch_")
 
 
 def test_faults_by_chance_follow_their_seed() -> None:

@@ -101,11 +101,14 @@ def test_a_killed_ticker_is_started_again(tmp_path: Path):
 
         os.kill(before, signal.SIGKILL)
 
-        wait_for(
-            lambda: any(ticker != before for ticker in _tickers(worker)),
+        others = wait_for(
+            lambda: [pid for pid in _tickers(worker) if pid != before and is_alive(pid)],
             seconds=15,
             what="another ticker of the worker",
         )
+
+        assert others != []
+        assert not is_alive(before)
 
 
 def test_a_step_that_kills_its_worker_is_parked_after_three_starts(tmp_path: Path):

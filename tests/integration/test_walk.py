@@ -4,6 +4,7 @@ import pytest
 
 from durableflows import TooLate, Transient, UnknownOutcome, api
 from durableflows.core import registry
+from durableflows.core.keys import new_id
 from durableflows.core.states import EffectState, RunState
 from durableflows.models import SideEffect, WorkflowRun
 from durableflows.testing import World, effect_states, open_request, virtual
@@ -192,3 +193,25 @@ def test_a_verdict_on_a_row_that_was_tried_anew_is_refused(world: World, manager
         api.resolve_effect(
             old.pk, "happened", by=manager, reason="?", row_version=old.row_version, receipt={"id": "pay_1"}
         )
+
+
+def test_a_verdict_on_one_effect_keeps_the_alert_about_another(world: World, manager):
+    """A contradiction is loud until somebody looked at it, whatever else is decided meanwhile."""
+    provider = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("cut"))])
+    without = pay_effect(provider, key_window=None, with_lookup=False)
+    run = api.start(pay_workflow(provider, without), {"amount": 5})
+    world.run_through()
+    asked = SideEffect.objects.get(run=run)
+    other = SideEffect.objects.get(pk=asked.pk)
+    other.pk, other.key, other.operation, other.contradiction = new_id(), "another", "another", "it acted twice"
+    other.receipt, other.settles_at = {"id": "pay_9"}, None
+    other.confirm()
+    other.save(force_insert=True)
+    WorkflowRun.objects.filter(pk=run.pk).update(alert="test.pay: it acted twice", alert_at=world.clock.now())
+    world.clock.advance(seconds=31)
+
+    api.resolve_effect(
+        asked.pk, "happened", by=manager, reason="seen", row_version=asked.row_version, receipt={"id": "pay_1"}
+    )
+
+    assert WorkflowRun.objects.get(pk=run.pk).alert == "test.pay: it acted twice"

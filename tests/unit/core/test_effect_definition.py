@@ -193,7 +193,9 @@ def test_a_wrong_effect_is_refused(options: dict[str, Any], says: str) -> None:
 
 
 def test_a_lookup_may_take_any_arguments() -> None:
-    effect(name="payments.refund", provider="payments", receipt=Receipt, lookup=find_anything)(refund_payment.function)
+    declare = effect(name="payments.refund", provider="payments", receipt=Receipt, lookup=find_anything)
+
+    assert declare(refund_payment.function).lookup is find_anything
 
 
 def without_call(*, charge_id: str) -> str:
