@@ -3,7 +3,7 @@
 DATABASE_URL, CELERY_BROKER_URL, CELERY_TASK_DEFAULT_QUEUE, SENTRY_DSN · CUSTOMER_OPS_DATA: folder of all kept files ·
 DJANGO_SECRET_KEY, DEBUG=1, ALLOWED_HOSTS=a,b, SECURE=1 with TLS, BEHIND_PROXY=1, STATIC_ROOT, TIME_ZONE ·
 PAYMENTS_URL, PAYMENTS_KEY, PAYMENTS_SETTLE_SECONDS, PAYMENTS_TIMEOUT_SECONDS · EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER,
-EMAIL_HOST_PASSWORD, EMAIL_USE_TLS=1, EMAIL_BACKEND, DEFAULT_FROM_EMAIL. Nothing needs to be set for a first try.
+EMAIL_HOST_PASSWORD, EMAIL_USE_TLS=1, EMAIL_BACKEND, DEFAULT_FROM_EMAIL, DEMO_MAIL_PAGE. A first try needs none.
 """
 
 import os
@@ -58,6 +58,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "customer_ops.links.demo_pages",
             ],
         },
     },
@@ -125,6 +126,8 @@ EMAIL_BACKEND = os.environ.get("EMAIL_BACKEND") or (
     "customer_ops.gateways.smtp.TellingBackend" if EMAIL_HOST else "django.core.mail.backends.filebased.EmailBackend"
 )
 DEFAULT_FROM_EMAIL = os.environ.get("DEFAULT_FROM_EMAIL") or "Customer support <support@localhost>"
+# Where the demo's mail catcher shows what it took; the desk links to it.
+DEMO_MAIL_PAGE = os.environ.get("DEMO_MAIL_PAGE", "")
 
 # -- Refunds: `customer_ops.policies` says what each one means
 

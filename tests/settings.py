@@ -52,6 +52,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "customer_ops.links.demo_pages",
             ],
         },
     },
@@ -72,6 +73,7 @@ for database in DATABASES.values():
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick, for log-ins by the thousand
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+DEMO_MAIL_PAGE = ""
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
