@@ -1,11 +1,11 @@
 """The only caller of Celery's sending side. Messages are hints: they carry ids, leave after commit, and may be lost.
 
-A publish takes at most PUBLISH_SECONDS and its failure never reaches the caller: it is kept on the row, and the
-row is sent again. Steps are sent by name, so a process that does not have the workflow can send them too.
+A publish takes at most PUBLISH_SECONDS, after a failure none for a while, and its failure never reaches the caller: it
+is kept on the row, and the row is sent again. Steps are sent by name, so a process that does not have the workflow
+can send them too.
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,11 +15,9 @@ from uuid import UUID
 
 from celery import current_app
 from django.db import transaction
-from kombu import Connection
 from kombu.exceptions import ChannelError
-from kombu.pools import producers
 
-from durableflows import clock
+from durableflows import broker, clock
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import registry
@@ -33,8 +31,6 @@ logger = logging.getLogger("durableflows.dispatch")
 
 LOOKUP_TASK = "durableflows.lookup"
 
-_connections: dict[int, Connection] = {}
-
 
 def send_after_commit(step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
     """Send a READY step once the caller's transaction has committed."""
@@ -47,7 +43,12 @@ def _send_crossing(step_id: UUID, boundary: Boundary) -> None:
 
 
 def send(step_id: UUID) -> bool:
-    """Send a step if it is still READY; note on the row that it was sent, or why not."""
+    """Send a step if it is still READY; note on the row that it was sent, or why not.
+
+    False too when the time for sending is used up (`broker.at_most`): the row stays due as it is.
+    """
+    if not broker.has_time():
+        return False
     step = StepRun.objects.using(database()).select_related("run").filter(pk=step_id, state=StepState.READY).first()
     if step is None:
         return False
@@ -61,6 +62,8 @@ def send(step_id: UUID) -> bool:
 
 def send_lookup(effect_id: UUID) -> bool:
     """Send the task that asks a provider about an effect."""
+    if not broker.has_time():
+        return False
     error = publish(LOOKUP_TASK, (str(effect_id),), None)
     now = clock.now()
     # Not claimed after a while: the sweep sends it again. Only the engine's sweeps read this column.
@@ -90,6 +93,11 @@ def replaced(transport: Transport) -> Iterator[None]:
         _replaced.pop()
 
 
+def is_open() -> bool:
+    """Is sending worth a try now? A sweep that finds it is not leaves its rows as they are, due."""
+    return bool(_replaced) or current_app.conf.task_always_eager or broker.is_open()
+
+
 def publish(name: str, arguments: tuple[str, ...], queue: str | None) -> str:
     """Publish one message within PUBLISH_SECONDS. Returns the error's text, or '' when the broker has it."""
     if _replaced:
@@ -101,8 +109,10 @@ def publish(name: str, arguments: tuple[str, ...], queue: str | None) -> str:
         if current_app.conf.task_always_eager:
             signature.apply_async(**options)
             return ""
-        with producers[_connection()].acquire(block=True, timeout=settings().PUBLISH_SECONDS) as producer:
+        with broker.producer() as producer:
             signature.apply_async(producer=producer, retry=False, ignore_result=True, **options)
+    except broker.BrokerRests as error:
+        return str(error)
     except Exception as error:  # noqa: BLE001 - a broker can fail in any way, and the caller must not notice
         logger.warning("publishing %s failed: %s", name, error)
         return describe(error).text
@@ -113,25 +123,13 @@ def queued_messages(queue: str | None) -> int | None:
     """How many messages wait in the queue, or None when the broker cannot say."""
     name = queue or current_app.conf.task_default_queue
     try:
-        with producers[_connection()].acquire(block=True, timeout=settings().PUBLISH_SECONDS) as producer:
+        with broker.producer() as producer:
             return int(producer.channel.queue_declare(queue=name, passive=True).message_count)
     except ChannelError as error:
         # 404: there is no such queue. On Redis that is every empty one, for a list without entries does not exist.
         return 0 if str(error.reply_code) == "404" else None
     except Exception:  # noqa: BLE001 - the broker is away
         return None
-
-
-def _connection() -> Connection:
-    """A broker connection of this process with short time-outs; a forked child must not use its parent's."""
-    pid = os.getpid()
-    if pid not in _connections:
-        seconds = settings().PUBLISH_SECONDS
-        options = dict(current_app.conf.broker_transport_options or {})
-        options |= {"socket_connect_timeout": seconds, "socket_timeout": seconds}
-        _connections.clear()
-        _connections[pid] = current_app.connection_for_write(connect_timeout=seconds, transport_options=options)
-    return _connections[pid]
 
 
 def _note_send(step: StepRun, error: str) -> None:

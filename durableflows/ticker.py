@@ -18,7 +18,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
 
-from durableflows import clock
+from durableflows import broker, clock
 from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.keys import new_token
@@ -32,6 +32,8 @@ logger = logging.getLogger("durableflows.ticker")
 
 ORPHANS_DIE_WITHIN_SECONDS = 5.0
 REPORTS_KEPT_SECONDS = 30.0
+# A turn sends for so long at most: with a broker that answers slowly, freeing leases must not wait for its answers.
+SENDING_SECONDS = 2.0
 
 
 class Pulse:
@@ -96,7 +98,7 @@ def run(place: Place, reader: int | None) -> None:
     beats.start()
     reports = Reports(reader)
     while not _is_orphan(place):
-        with _surviving():
+        with _surviving(), broker.at_most(SENDING_SECONDS):
             reports.free()
             # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
             sweeps.free_dead_processes(place.boot_id, is_alive)

@@ -161,7 +161,7 @@ def send_ready(now: datetime) -> int:
     """Send READY steps that were never sent, or sent and not claimed; one transaction a row, marked by the sender."""
     due = _steps().filter(state=StepState.READY, resend_at__lte=now, run__state__in=MOVING)
     due = due.filter(Q(wake_at__isnull=True) | Q(wake_at__lte=now))
-    return _each(due.order_by("resend_at"), dispatch.send)
+    return _each(due.order_by("resend_at"), _while_open(dispatch.send))
 
 
 def send_unclaimed(now: datetime) -> int:
@@ -176,7 +176,7 @@ def send_unclaimed(now: datetime) -> int:
         if queue not in empty:
             empty[queue] = dispatch.queued_messages(queue) == 0
         if empty[queue]:
-            sent += dispatch.send(pk)
+            sent += _while_open(dispatch.send)(pk)
     return sent
 
 
@@ -198,7 +198,7 @@ def audit_absent(now: datetime) -> int:
     before = now - timedelta(seconds=settings().RESEND_SECONDS)
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lte=now)
     rows = rows.filter(Q(lookup_sent_at__isnull=True) | Q(lookup_sent_at__lt=before))
-    return _each(rows.order_by("audit_at"), dispatch.send_lookup)
+    return _each(rows.order_by("audit_at"), _while_open(dispatch.send_lookup))
 
 
 def expire_requests(now: datetime) -> int:
@@ -243,6 +243,11 @@ def _confirm_end(run_id: UUID) -> bool:
 
 def _steps() -> QuerySet[StepRun]:
     return StepRun.objects.using(database())
+
+
+def _while_open(send: Callable[[UUID], bool]) -> Callable[[UUID], bool]:
+    """A broker that failed is left alone for a while: what it would refuse stays due, and is not counted as sent."""
+    return lambda pk: dispatch.is_open() and send(pk)
 
 
 def _each(rows: QuerySet[Row], act: Callable[[UUID], bool]) -> int:

@@ -57,7 +57,7 @@ ROWS = (
 )
 
 # One writer each: a table, or the broker, is written by one of these alone.
-WRITERS = ("transactions", "leases", "integrity", "selectors", "journal", "dispatch", "ledger", "notes")
+WRITERS = ("transactions", "leases", "integrity", "selectors", "journal", "broker", "dispatch", "ledger", "notes")
 
 # The funnel: nothing else moves a run, a step or an approval.
 FUNNEL = ("progress",)
@@ -144,7 +144,7 @@ LAYERS = {
 }
 
 # The broker is reached through these; everything else must work, and be tested, without Celery.
-MAY_IMPORT_CELERY = ("dispatch", *EDGES)
+MAY_IMPORT_CELERY = ("broker", "dispatch", *EDGES)
 
 # The engine knows no provider and no transport; the broker's client belongs to Celery.
 NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "sentry_sdk", "flower")

@@ -1,6 +1,5 @@
 """Every message is lost: runs go on within one documented interval, from rows; old copies change nothing (R02)."""
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +21,7 @@ from durableflows.models import ApprovalRequest, RunEvent, StepRun, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import Boundary, Crash, World, crash_at, virtual
 from tests.services import running_redis
+from tests.support.brokers import broker_at
 from tests.support.flows import Provider, pay_workflow, raise_without_acting
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -185,15 +185,12 @@ class Broker:
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
-    with running_redis() as url, registry.isolated():
-        sending = current_app.connection_for_write(url)
-        monkeypatch.setattr(dispatch, "_connections", {os.getpid(): sending})
+def broker() -> Iterator[Broker]:
+    with running_redis() as url, registry.isolated(), broker_at(url):
         broker = Broker(url)
         yield broker
         broker.connection.release()
         broker.redis.close()
-        sending.release()
 
 
 @pytest.mark.worker
