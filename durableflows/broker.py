@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from celery import current_app
-from kombu import Producer
 from kombu.exceptions import ChannelError
 from kombu.pools import ProducerPool
 
@@ -55,8 +55,8 @@ _allowance: ContextVar[_Allowance | None] = ContextVar("durableflows_broker_allo
 
 
 @contextmanager
-def producer() -> Iterator[Producer]:
-    """Give a producer for one call. Raises BrokerRests at once after a failure, and otherwise what the broker raises.
+def producer() -> Iterator[Any]:
+    """Give a kombu Producer for one call. Raises BrokerRests at once after a failure, else what the broker raises.
 
     A ChannelError is an answer: the broker is there. Any other error lets it rest; a success ends the rest.
     """
