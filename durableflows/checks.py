@@ -9,6 +9,7 @@ from django.conf import settings as django_settings
 from django.core import checks
 
 from durableflows.conf import problems
+from durableflows.tenants import load
 
 
 def register() -> None:
@@ -18,7 +19,7 @@ def register() -> None:
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database alias does not exist."""
+    """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database does not exist. E004: nor TENANTS_OF."""
     given = getattr(django_settings, "DURABLEFLOWS", {})
     found: list[checks.CheckMessage] = [
         checks.Error(f"DURABLEFLOWS: {problem}", hint="See docs/reference/settings.md.", id="durableflows.E001")
@@ -32,7 +33,25 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 f"DURABLEFLOWS names database {alias!r}, which DATABASES lacks", hint=hint, id="durableflows.E002"
             )
         )
-    return found
+    return found + _tenants(given.get("TENANTS_OF", ""))
+
+
+def _tenants(path: object) -> list[checks.CheckMessage]:
+    if not isinstance(path, str) or not path:  # not a text: E001
+        return []
+    try:
+        load(path)
+    except Exception as error:  # noqa: BLE001 - importing the project's module can fail in any way
+        hint = "Name a callable by its dotted path: it takes a user, and returns None or a collection of tenant names."
+        why = f"{type(error).__name__}: {error}"
+        return [
+            checks.Error(
+                f"DURABLEFLOWS names TENANTS_OF {path!r}, which cannot be called ({why})",
+                hint=hint,
+                id="durableflows.E004",
+            )
+        ]
+    return []
 
 
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:

@@ -46,6 +46,9 @@ class Settings:
     """Largest checkpoint. Keep larger values elsewhere, and a reference in the state."""
     TICKER: bool = True
     """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
+    TENANTS_OF: str = ""
+    """Callable(user) that says in which tenants a person acts: None for all, or a collection of names. Empty: in '',
+    superusers in all."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
     """Key id -> secret for the digest over state; the first one signs, all of them verify. Empty: from SECRET_KEY."""
 

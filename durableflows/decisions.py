@@ -12,6 +12,7 @@ from durableflows.core.outcomes import Question
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
 from durableflows.models import ApprovalDecision, ApprovalRequest
+from durableflows.tenants import acts_in
 from durableflows.transactions import database
 
 
@@ -47,6 +48,8 @@ def _people(request: ApprovalRequest) -> str:
             return f"{vote.actor_name}, who approved, is not active any more"
         if not actor.has_perm(vote.permission):
             return f"{vote.actor_name}, who approved, has lost the permission {vote.permission}"
+        if not acts_in(actor, request.tenant):
+            return f"{vote.actor_name}, who approved, no longer acts in tenant {request.tenant!r}"
     return ""
 
 

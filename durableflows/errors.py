@@ -5,7 +5,8 @@ DurableflowsError                      anything below; has a stable `code`, stor
 │   └── UnknownWorkflow                no such workflow or version is registered here
 ├── InvalidState                       a value does not fit its declared type (also: NaN, extra field)
 ├── NotFoundError                      no such run, request or effect, or none that this person may see
-├── NotAllowed                         the person lacks the right, or is excluded (own request)
+├── NotAllowed                         the person lacks the right, or is excluded (own request, another tenant)
+│   └── TenantsUnknown                 the project did not say in which tenants the person acts
 ├── TooLate                            the row has moved on: ended, expired, already decided
 │   ├── AlreadyDecided                 somebody else decided, or the same person decided otherwise
 │   └── FactsChanged                   what was shown is not what is true now; carries the differences
@@ -69,6 +70,12 @@ class NotAllowed(DurableflowsError):
     """The person may not do this. Nothing changed."""
 
     code = "not_allowed"
+
+
+class TenantsUnknown(NotAllowed):
+    """The project's `TENANTS_OF` failed or gave no clear answer: every door stays shut. Nothing changed."""
+
+    code = "tenants_unknown"
 
 
 class TooLate(DurableflowsError):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
@@ -11,10 +11,13 @@ from durableflows.core import registry
 from durableflows.core.states import ApprovalState
 from durableflows.errors import NotFoundError
 from durableflows.models import ApprovalDecision, ApprovalRequest, WorkflowRun
+from durableflows.tenants import acts_in, tenants_of
 from durableflows.transactions import database
 
 Person: TypeAlias = Any
 """The project's user, logged in or not: any model with `pk`, `is_active` and `has_perm`."""
+
+Row = TypeVar("Row", bound=Model)
 
 OPERATE = "durableflows.operate_run"
 VIEW = "durableflows.view_workflowrun"
@@ -48,11 +51,31 @@ def last_decision(run_id: UUID, step_name: str) -> DecisionView:
 
 
 def runs_for(person: Person | None) -> QuerySet[WorkflowRun]:
-    """The runs a person may see: all with the right to view or operate, else the own ones. None: trusted code."""
+    """The runs a person may see: the own ones, and with the right to view or operate all of the person's tenants.
+
+    None: trusted code. Raises TenantsUnknown.
+    """
     runs = WorkflowRun.objects.using(database())
-    if person is None or person.has_perm(OPERATE) or person.has_perm(VIEW):
+    if person is None:
         return runs
-    return runs.filter(owner_id=person.pk) if person.pk else runs.none()
+    if person.pk is None:
+        return runs.none()
+    own = Q(owner_id=person.pk)
+    if not (person.has_perm(OPERATE) or person.has_perm(VIEW)):
+        return runs.filter(own)
+    tenants = tenants_of(person)
+    return runs if tenants is None else runs.filter(own | Q(tenant__in=sorted(tenants)))
+
+
+def may_operate(run: WorkflowRun, person: Person | None) -> bool:
+    """Has the person the right to operate runs, in this run's tenant? None: trusted code. Raises TenantsUnknown."""
+    return person is None or (person.has_perm(OPERATE) and acts_in(person, run.tenant))
+
+
+def of_tenants(rows: QuerySet[Row], person: Person, path: str) -> QuerySet[Row]:
+    """Only the rows of tenants that the person acts in; `path` leads to the tenant's name. Raises TenantsUnknown."""
+    tenants = tenants_of(person)
+    return rows if tenants is None else rows.filter(**{f"{path}__in": sorted(tenants)})
 
 
 def run_for(run_id: UUID | str, person: Person | None) -> WorkflowRun:
@@ -76,7 +99,7 @@ def runs_of(subject: Model) -> QuerySet[WorkflowRun]:
 
 
 def may_answer(request: ApprovalRequest, person: Person) -> bool:
-    """Has the person the right, and is not excluded as the requester? Superusers are excluded too (R27)."""
+    """Has the person the right, in this tenant, and is not excluded as the requester? Superusers too (R27)."""
     return not refusal(request, person)
 
 
@@ -84,22 +107,28 @@ def refusal(request: ApprovalRequest, person: Person) -> str:
     """Say why the person may not answer; '' when nothing about the person is in the way."""
     if request.exclude_requester and request.requester_id is not None and request.requester_id == person.pk:
         return "you asked for this yourself: somebody else must decide"
+    if not acts_in(person, request.tenant):
+        return f"{person} may not answer this: it is of another tenant"
     if not getattr(person, "is_active", False) or not person.has_perm(request.permission):
         return f"{person} may not answer this: the permission {request.permission} is needed"
     return ""
 
 
 def requests_for(person: Person) -> QuerySet[ApprovalRequest]:
-    """The requests a person may see: asked of a right the person has, the own ones, those answered; with the right
-    to view or operate all. Closed ones too: who comes second must be told who decided (R22).
+    """The requests a person may see: the own ones; of the person's tenants those that ask for a right the person has
+    and those answered, with the right to view or operate all. Closed ones too: who comes second must be told who
+    decided (R22). Raises TenantsUnknown.
     """
     requests = ApprovalRequest.objects.using(database()).select_related("run")
     if person.pk is None:
         return requests.none()
+    own, tenants = Q(requester_id=person.pk), tenants_of(person)
+    within = Q() if tenants is None else Q(tenant__in=sorted(tenants))
     if person.has_perm(OPERATE) or person.has_perm(VIEW_REQUESTS):
-        return requests
+        return requests if tenants is None else requests.filter(within | own)
     answered = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk).values("request_id")
-    return requests.filter(Q(permission__in=_held_permissions(person)) | Q(requester_id=person.pk) | Q(pk__in=answered))
+    theirs = Q(permission__in=_held_permissions(person)) | Q(pk__in=answered)
+    return requests.filter(own | (within & theirs))
 
 
 def waiting_for(person: Person, *, now: datetime) -> QuerySet[ApprovalRequest]:
@@ -108,7 +137,8 @@ def waiting_for(person: Person, *, now: datetime) -> QuerySet[ApprovalRequest]:
     if person.pk is None:
         return requests.none()
     votes = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk, voided_at__isnull=True)
-    open_ones = requests.filter(state=ApprovalState.OPEN, expires_at__gt=now, permission__in=_held_permissions(person))
+    open_ones = of_tenants(requests, person, "tenant").filter(state=ApprovalState.OPEN, expires_at__gt=now)
+    open_ones = open_ones.filter(permission__in=_held_permissions(person))
     own = Q(exclude_requester=True, requester_id=person.pk)
     return open_ones.exclude(own).exclude(pk__in=votes.values("request_id"))
 

@@ -25,6 +25,7 @@ from durableflows.models import (
 class StepRunAdmin(ReadOnly):
     """Steps of all runs."""
 
+    tenant = "run__tenant"
     states: ClassVar = StepState
     list_display = ("name", "run", "visit", "state", "attempts", "wake_at", "started_at", "ended_at")
     list_filter = (StateFilter,)
@@ -35,6 +36,7 @@ class StepRunAdmin(ReadOnly):
 class StepAttemptAdmin(ReadOnly):
     """Each try of a step."""
 
+    tenant = "step__run__tenant"
     list_display = ("__str__", "step", "worker_name", "started_at", "ended_at", "outcome", "error_text")
     list_select_related = ("step",)
 
@@ -43,6 +45,7 @@ class StepAttemptAdmin(ReadOnly):
 class SideEffectAdmin(ReadOnly):
     """The ledger."""
 
+    tenant = "run__tenant"
     states: ClassVar = EffectState
     list_display = ("__str__", "run", "provider", "state", "send_count", "in_doubt_since", "settled_at", "reason")
     list_filter = (StateFilter,)
@@ -55,6 +58,7 @@ class SideEffectAdmin(ReadOnly):
 class EffectSendAdmin(ReadOnly):
     """Each send and lookup of an effect."""
 
+    tenant = "effect__run__tenant"
     list_display = ("__str__", "effect", "phase", "outcome", "started_at", "ended_at", "error_text")
     list_select_related = ("effect",)
 
@@ -63,6 +67,7 @@ class EffectSendAdmin(ReadOnly):
 class ProviderEventAdmin(ReadOnly):
     """What providers told on their own."""
 
+    tenant = "effect__run__tenant"
     list_display = ("event_id", "provider", "arrived_at", "effect", "verdict")
     list_select_related = ("effect",)
 
@@ -71,6 +76,7 @@ class ProviderEventAdmin(ReadOnly):
 class ApprovalDecisionAdmin(ReadOnly):
     """Who decided what, when, and by which door."""
 
+    tenant = "request__tenant"
     list_display = ("__str__", "request", "at", "door", "voided_at", "voided_reason")
     list_select_related = ("request",)
 
@@ -79,6 +85,7 @@ class ApprovalDecisionAdmin(ReadOnly):
 class SignalAdmin(ReadOnly):
     """Messages from outside for a run."""
 
+    tenant = "run__tenant"
     list_display = ("name", "run", "sender_name", "arrived_at", "used_by")
     list_select_related = ("run", "used_by")
 
@@ -87,6 +94,7 @@ class SignalAdmin(ReadOnly):
 class ArtifactAdmin(ReadOnly):
     """Where large values are kept."""
 
+    tenant = "run__tenant"
     list_display = ("name", "run", "size_bytes", "content_type", "created_at")
     list_select_related = ("run",)
 
@@ -95,6 +103,7 @@ class ArtifactAdmin(ReadOnly):
 class RunEventAdmin(ReadOnly):
     """The history of all runs, newest first."""
 
+    tenant = "run__tenant"
     list_display = ("kind", "run", "step", "actor_name", "at")
     list_select_related = ("run", "step")
 

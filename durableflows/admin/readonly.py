@@ -2,13 +2,15 @@
 fast with a million of them (R39).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -18,7 +20,8 @@ from django.utils.functional import cached_property
 from durableflows.core import registry
 from durableflows.core.payload import redact
 from durableflows.core.states import WORDS
-from durableflows.selectors import OPERATE
+from durableflows.errors import TenantsUnknown
+from durableflows.selectors import OPERATE, of_tenants
 from durableflows.transactions import database
 
 if TYPE_CHECKING:
@@ -57,12 +60,16 @@ class ReadOnly(ModelAdmin):
     # Ids are UUIDv7: the primary key's index is the order of creation, and it knows no ties.
     ordering: ClassVar[tuple[str, ...]] = ("-id",)
     sortable_by = ()
+    # Leads from a row to its tenant's name; empty where rows belong to no run.
+    tenant: ClassVar[str] = ""
     # Whoever knows a lease can write as its holder.
     exclude = ("lease_token", "lookup_token", "probe_token", "token_digest")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Read from the engine's database."""
-        return super().get_queryset(request).using(database())
+        """Read from the engine's database, what is of the person's tenants."""
+        rows = super().get_queryset(request).using(database())
+        with tenants_known():
+            return of_tenants(rows, request.user, self.tenant) if self.tenant else rows
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Model | None:
         """Mask what looks secret in stored values; the row is never saved from here."""
@@ -136,6 +143,23 @@ def mask(row: Model) -> None:
     for field in row._meta.concrete_fields:
         if isinstance(field, JSONField):
             setattr(row, field.attname, redact(getattr(row, field.attname)))
+
+
+@contextmanager
+def tenants_known() -> Iterator[None]:
+    """Answer 403 where the project cannot say in which tenants the person acts; its log says why."""
+    try:
+        yield
+    except TenantsUnknown as error:
+        raise PermissionDenied("nobody can say in which tenants you act") from error
+
+
+def sees_some(select: Callable[[Any], QuerySet[Any]], person: Any) -> bool:
+    """Does the person see any such row? Nobody does whose tenants are not known."""
+    try:
+        return select(person).exists()
+    except TenantsUnknown:
+        return False
 
 
 def as_id(text: str) -> UUID | None:

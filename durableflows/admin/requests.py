@@ -22,7 +22,16 @@ from django.utils.timesince import timesince, timeuntil
 
 from durableflows import api, clock
 from durableflows.admin.answers import DecisionForm, consequences, rules, shown_before, why_not
-from durableflows.admin.readonly import ReadOnly, WorkflowOfRunFilter, as_id, guarded, once, words
+from durableflows.admin.readonly import (
+    ReadOnly,
+    WorkflowOfRunFilter,
+    as_id,
+    guarded,
+    once,
+    sees_some,
+    tenants_known,
+    words,
+)
 from durableflows.admin.runs import run_address
 from durableflows.core.states import ApprovalState
 from durableflows.errors import DurableflowsError, FactsChanged, NotAllowed, NotFoundError, TooLate
@@ -70,6 +79,7 @@ class Requests(ChangeList):
 class ApprovalRequestAdmin(ReadOnly):
     """Requests that the person may see, and the page to decide each."""
 
+    tenant = "tenant"
     list_display = ("title", "amount", "asked_by", "expires", "standing")
     list_filter = (StandingFilter, WorkflowOfRunFilter)
     search_fields = ("title__icontains", "requester_name__exact")
@@ -114,7 +124,9 @@ class ApprovalRequestAdmin(ReadOnly):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Only what `selectors` lets the person see, with the time of looking so that no row asks for it."""
         now = once(request, "now", clock.now)
-        rows = requests_for(request.user).annotate(seen_at=Value(now, output_field=DateTimeField()))
+        with tenants_known():
+            rows = requests_for(request.user)
+        rows = rows.annotate(seen_at=Value(now, output_field=DateTimeField()))
         return rows.order_by(*self.ordering)
 
     def get_search_results(
@@ -132,7 +144,7 @@ class ApprovalRequestAdmin(ReadOnly):
             return True
         if request.user.has_perm(VIEW_REQUESTS) or request.user.has_perm(ANSWER):
             return True
-        return once(request, "requests", lambda: requests_for(request.user).exists())
+        return once(request, "requests", lambda: sees_some(requests_for, request.user))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

@@ -12,7 +12,16 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from durableflows import api
-from durableflows.admin.readonly import ReadOnly, StateFilter, WorkflowFilter, as_id, guarded, once
+from durableflows.admin.readonly import (
+    ReadOnly,
+    StateFilter,
+    WorkflowFilter,
+    as_id,
+    guarded,
+    once,
+    sees_some,
+    tenants_known,
+)
 from durableflows.core.payload import redact
 from durableflows.core.states import RunState
 from durableflows.models import (
@@ -36,6 +45,7 @@ class WorkflowRunAdmin(ReadOnly):
     """Runs that the person may see: all with the right to view or operate, else the own ones."""
 
     states: ClassVar = RunState
+    tenant = "tenant"
     list_display = ("__str__", "workflow", "version", "standing", "owner_name", "created_at", "ended_at")
     list_filter = (StateFilter, WorkflowFilter)
     search_fields = ("business_key__startswith", "subject_id__exact", "owner_name__exact")
@@ -48,7 +58,8 @@ class WorkflowRunAdmin(ReadOnly):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Only what `selectors` lets the person see."""
-        return runs_for(request.user).order_by(*self.ordering)
+        with tenants_known():
+            return runs_for(request.user).order_by(*self.ordering)
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """The rights that `selectors` knows; without them, whoever has started a run sees the own ones."""
@@ -56,7 +67,7 @@ class WorkflowRunAdmin(ReadOnly):
             return True
         if isinstance(obj, WorkflowRun):
             return obj.owner_id is not None and obj.owner_id == request.user.pk
-        return once(request, "runs", runs_for(request.user).exists)
+        return once(request, "runs", lambda: sees_some(runs_for, request.user))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

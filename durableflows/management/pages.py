@@ -27,6 +27,7 @@ CURES: Mapping[str, str] = {
     "state_conflict": "Nothing: the step's body runs again on the fresh state, and its effects return their receipts.",
     "not_found": "Check the id, and whether the person may see the row.",
     "not_allowed": "Ask somebody who has the right; the requester never decides the own request.",
+    "tenants_unknown": "Mend the callable that `TENANTS_OF` names: it returns None, or a collection of tenant names.",
     "too_late": "Read the row again; there is nothing to do any more, or not yet.",
     "already_decided": "Show who decided and when, as the message says.",
     "facts_changed": "Show the new facts and let the person decide again.",
@@ -103,7 +104,13 @@ def settings() -> str:
 
 
 def _unit(name: str) -> str:
-    units = {"_SECONDS": "seconds", "_BYTES": "bytes", "DATABASE": "alias", "TICKER": "True or False"}
+    units = {
+        "_SECONDS": "seconds",
+        "_BYTES": "bytes",
+        "DATABASE": "alias",
+        "TICKER": "True or False",
+        "_OF": "dotted path",
+    }
     return next((unit for end, unit in units.items() if name.endswith(end)), "dict of texts")
 
 

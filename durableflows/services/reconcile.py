@@ -16,7 +16,7 @@ from durableflows.core.states import EffectState, StepState
 from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, NotFoundError, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step, try_lock_run
-from durableflows.selectors import OPERATE
+from durableflows.selectors import OPERATE, may_operate, runs_for
 from durableflows.transactions import database, transact
 
 UNSETTLED = (StepState.NEEDS_RECONCILIATION, StepState.WAITING)
@@ -145,8 +145,11 @@ def resolve_effect(
         raise InvalidState("a verdict needs a reason: it stays on the record")
     rows = SideEffect.objects.using(database()).filter(pk=_id_of(effect_id))
     place = rows.values_list("run_id", "step_id", "id").first()
-    if place is None:
-        raise NotFoundError(f"there is no effect {effect_id}")
+    run = None if place is None else runs_for(by).filter(pk=place[0]).first()
+    if place is None or run is None:
+        raise NotFoundError(f"there is no effect {effect_id}, or none that you may see")
+    if not may_operate(run, by):
+        raise NotAllowed(f"{by} may not resolve this effect: it is of another tenant")
     row = _resolve(*place, verdict, _name(by), reason, row_version, receipt)
     route(place[1])
     return row

@@ -10,6 +10,7 @@ from django.db.models import Model
 
 from durableflows import clock, integrity, journal, progress
 from durableflows.boundaries import Boundary, cross
+from durableflows.conf import settings
 from durableflows.core import budget, registry
 from durableflows.core import state as states
 from durableflows.core.declare import Workflow
@@ -20,7 +21,8 @@ from durableflows.core.states import EndingReason, StepState
 from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate, UnknownWorkflow
 from durableflows.models import WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
-from durableflows.selectors import OPERATE, run_for
+from durableflows.selectors import OPERATE, may_operate, run_for
+from durableflows.tenants import acts_in
 from durableflows.transactions import database, transact
 
 ENGINE_VERSION = 1
@@ -48,7 +50,8 @@ def start(
 ) -> WorkflowRun:
     """Start a run in the caller's transaction, or return the one that this key started already.
 
-    Raises           InvalidState with every problem; KeyConflict for the same key with another request
+    Raises           InvalidState with every problem; KeyConflict for the same key with another request; NotAllowed for
+                     a person who does not act in the tenant
     Writes / Locks   WorkflowRun, StepRun, RunEvent; waits for another start of the same key
     Crash            before the caller's commit nothing of it; after it the sweep sends the first step
     """
@@ -56,6 +59,7 @@ def start(
     # Without the version: a request that comes again after a deploy is the same request (R37).
     digest = sha256({"workflow": definition.name, "state": data})
     _check_texts(key, tenant, labels)
+    _check_may_start(by, tenant)
     run = _start(definition, data, digest, key=key, by=by, tenant=tenant, subject=subject, labels=dict(labels))
     if run.request_digest != digest or run.workflow != definition.name:
         raise KeyConflict(
@@ -194,8 +198,8 @@ def retry(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
     """
     check_text(reason, REASON_LIMIT, "the reason")
     run = run_for(run_id, by)
-    if by is not None and not by.has_perm(OPERATE):
-        raise NotAllowed(f"{by} may not retry runs: the permission {OPERATE} is needed")
+    if not may_operate(run, by):
+        raise NotAllowed(f"{by} may not retry this run: the permission {OPERATE} is needed, in its tenant")
     return _retry(run.pk, "" if by is None else str(by.get_username()), reason)
 
 
@@ -219,5 +223,11 @@ def _retry(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
 
 
 def _check_may_operate(run: WorkflowRun, by: Any) -> None:
-    if by is not None and not by.has_perm(OPERATE) and run.owner_id != by.pk:
+    if by is not None and run.owner_id != by.pk and not may_operate(run, by):
         raise NotAllowed(f"{by} may not cancel this run: only who started it, or with the permission {OPERATE}")
+
+
+def _check_may_start(by: Any, tenant: str) -> None:
+    """Without TENANTS_OF nobody has said who belongs where, and the project's own code chooses the tenant."""
+    if by is not None and settings().TENANTS_OF and not acts_in(by, tenant):
+        raise NotAllowed(f"{by} does not act in tenant {tenant!r}, and starts nothing there")

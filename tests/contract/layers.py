@@ -39,7 +39,7 @@ PURE = (
 )
 
 # What the project and the process say: settings, time, places where we can die.
-SURROUNDINGS = ("conf", "signals", "boundaries", "clock", "wall_time", "fields")
+SURROUNDINGS = ("conf", "signals", "boundaries", "clock", "wall_time", "fields", "tenants")
 
 ROWS = (
     "models.fields",
