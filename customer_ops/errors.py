@@ -25,10 +25,29 @@ class WrongAmount(RefundRefused):
     code = "wrong_amount"
 
 
+class OtherLeft(RefundRefused):
+    """All that is left was asked for, and it is another amount by now. `left` says how much."""
+
+    code = "other_left"
+
+    def __init__(self, asked: Money, *, left: Money) -> None:
+        now = f"{left.display} is" if left.is_positive else "nothing is"
+        super().__init__(
+            f"You were shown {asked.display} as all that is left; by now {now} left. Look again, then ask."
+        )
+        self.left = left
+
+
 class FormAlreadySent(RefundRefused):
     """The form was sent before: with other content, or by somebody else."""
 
     code = "form_already_sent"
+
+
+class CannotCallOff(DurableflowsError):
+    """The refund cannot be called off any more. Nothing changed."""
+
+    code = "cannot_call_off"
 
 
 class RequestEnded(DurableflowsError):

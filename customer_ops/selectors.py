@@ -6,10 +6,13 @@ Called by services (under the charge's lock), policies and views. Never writes.
 from dataclasses import dataclass
 from decimal import Decimal
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 
 from customer_ops.models import COUNTED, Charge, Order, RefundRequest, RefundState
 from durableflows import Money
+from durableflows.models import SideEffect, StepRun, WorkflowRun
+
+UNDERWAY, WAITING, LOOK, REFUNDED, REFUSED = "under-way", "waiting", "look", "refunded", "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,40 @@ def left_without(request: RefundRequest) -> Money:
     return charge.amount - _money(taken, charge.amount.currency)
 
 
-def find_orders(text: str) -> QuerySet[Order]:
-    """List orders, newest first, whose number or customer holds the text; all of them for an empty one."""
+def find_orders(text: str, *, show: str = "") -> QuerySet[Order]:
+    """List orders, newest first, whose number or customer holds the text; all of them for an empty one.
+
+    show: '' for all, or one of UNDERWAY, WAITING, LOOK, REFUNDED, REFUSED: those with such a refund
+    """
     orders = Order.objects.select_related("customer")
-    if not text:
-        return orders
-    return orders.filter(
-        Q(number__icontains=text) | Q(customer__name__icontains=text) | Q(customer__email__icontains=text)
-    )
+    if text:
+        named = Q(customer__name__icontains=text) | Q(customer__email__icontains=text)
+        orders = orders.filter(Q(number__icontains=text) | named)
+    if show:
+        refunds = RefundRequest.objects.filter(charge__order=OuterRef("pk"))
+        orders = orders.filter(Exists(refunds.filter(_is_shown(show))))
+    return orders
+
+
+def _is_shown(show: str) -> Q:
+    runs = WorkflowRun.objects.filter(pk=OuterRef("run_id"))
+    conditions = {
+        UNDERWAY: Q(state=RefundState.PENDING),
+        WAITING: Q(state=RefundState.PENDING) & Q(Exists(runs.filter(state="WAITING_HUMAN", ending_reason=""))),
+        LOOK: Q(Exists(runs.filter(_needs_a_look()))),
+        REFUNDED: Q(state=RefundState.REFUNDED),
+        REFUSED: Q(state__in=[RefundState.REJECTED, RefundState.FAILED, RefundState.WITHDRAWN]),
+    }
+    return conditions[show]
+
+
+def _needs_a_look() -> Q:
+    """As `standing.needs_a_look`, asked of the database."""
+    lost = Q(state="UNKNOWN") | (Q(state="DISPATCHED") & ~Q(step__state="RUNNING"))
+    doubtful = SideEffect.objects.filter(lost, run=OuterRef("pk"), effect="payments.refund")
+    asking = StepRun.objects.filter(run=OuterRef("pk"), needs_person=True)
+    is_stuck = Q(state__in=["NEEDS_RECONCILIATION", "PARKED"]) | ~Q(alert="")
+    return is_stuck | Q(Exists(asking)) | Q(Exists(doubtful))
 
 
 def earlier_refunds(request: RefundRequest) -> QuerySet[RefundRequest]:

@@ -11,6 +11,7 @@ urlpatterns = [
     # path: whatever a shop puts into its order numbers, the list can link to it.
     path("orders/<path:number>/refund/", views.RequestRefund.as_view(), name="request-refund"),
     path("orders/<path:number>/", views.OrderPage.as_view(), name="order"),
+    path("refunds/<int:pk>/call-off/", views.CallOffRefund.as_view(), name="call-off-refund"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),

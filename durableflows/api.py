@@ -21,12 +21,13 @@ from durableflows.core.declare import Workflow
 from durableflows.core.payload import JSON
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidState
-from durableflows.explain import Explanation, explain_run
+from durableflows.explain import Explanation, Line, explain_run
+from durableflows.explain_words import Fact
 from durableflows.models import ApprovalRequest, SideEffect, WorkflowRun
 from durableflows.selectors import run_for
 from durableflows.services import approvals, reconcile, runs
 
-__all__ = ["Explanation", "answer", "cancel", "explain", "get", "resolve_effect", "retry", "start"]
+__all__ = ["Explanation", "Fact", "Line", "answer", "cancel", "explain", "get", "resolve_effect", "retry", "start"]
 
 
 def start(

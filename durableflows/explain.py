@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from durableflows import clock
+from durableflows.core.payload import JSON
 from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, RunState, StepState
 from durableflows.explain_words import Fact, moment, plain, say, when
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
@@ -22,11 +23,15 @@ RESOLVABLE = (EffectState.UNKNOWN, EffectState.ACCEPTED)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that happened or stands open. `kind`: done, waiting, problem, certain, unknown, note."""
+    """One thing that happened or stands open. `kind`: done, waiting, problem, certain, unknown, note.
+
+    `about`: the event behind it, for a project that says it in its own words; None when no event is.
+    """
 
     at: datetime
     text: str
     kind: str
+    about: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +189,7 @@ _TELLERS: Mapping[StepState, Callable[[StepRun, Rows], str]] = {
 def _lines(run: WorkflowRun, rows: Rows) -> list[Line]:
     lines = [line for event in rows.events if (line := _line(event, rows)) is not None]
     told = {line.at for line in lines if line.kind == "unknown"}
-    lines += [line for row in rows.effects if (line := _doubt(row)) is not None and line.at not in told]
+    lines += [line for row in rows.effects if (line := _doubt(row, rows)) is not None and line.at not in told]
     lines.sort(key=lambda line: line.at)  # stable: what one commit wrote stays in its order
     hidden = run.event_sequence - len(rows.events)
     if hidden > 0 and rows.events:
@@ -202,7 +207,7 @@ def _line(event: RunEvent, rows: Rows) -> Line | None:
         said = [one for one in rows.decisions if one.at == event.at and str(one.request_id) == data.get("request")]
         fact = replace(fact, comment=said[0].comment if said else "")
     sentence = say(fact)
-    return None if sentence is None else Line(event.at, *sentence)
+    return None if sentence is None else Line(event.at, *sentence, fact)
 
 
 def _about_effect(fact: Fact, event: RunEvent, rows: Rows) -> Fact:
@@ -214,12 +219,14 @@ def _about_effect(fact: Fact, event: RunEvent, rows: Rows) -> Fact:
     return fact
 
 
-def _doubt(row: SideEffect) -> Line | None:
+def _doubt(row: SideEffect, rows: Rows) -> Line | None:
     """A freed lease leaves doubt without an event of the effect's own."""
     if row.in_doubt_since is None or not row.is_in_doubt:
         return None
     why = f": {plain(row.reason)}" if row.reason else ""
-    return Line(row.in_doubt_since, f"{plain(row)} is in doubt, it may have happened{why}", "unknown")
+    data: Mapping[str, JSON] = {"effect": row.effect, "operation": row.operation, "reason": row.reason}
+    fact = Fact("effect.in_doubt", row.step_name, "", data, rows.now, provider=row.provider)
+    return Line(row.in_doubt_since, f"{plain(row)} is in doubt, it may have happened{why}", "unknown", fact)
 
 
 # --- what comes, and what a person may do

@@ -41,9 +41,19 @@ class Fact:
         return plain(self.data.get(name) or "")
 
     @property
+    def who(self) -> str:
+        """Who did it, as harmless text; nothing when the engine did."""
+        return plain(self.actor)
+
+    @property
     def by(self) -> str:
         """ " by anna", or nothing when the engine did it."""
-        return f" by {plain(self.actor)}" if self.actor else ""
+        return f" by {self.who}" if self.actor else ""
+
+    @property
+    def reference(self) -> str:
+        """The provider's own name for what it did, as harmless text; nothing when its receipt has none."""
+        return reference_of(self.data.get("receipt"))
 
 
 def plain(value: object, limit: int = TEXT_LIMIT) -> str:
@@ -174,7 +184,7 @@ def _doubt(fact: Fact) -> str:
 
 
 def _resolved(fact: Fact) -> Said:
-    who = plain(fact.actor) or "Somebody with access to the server"
+    who = fact.who or "Somebody with access to the server"
     verdicts: dict[str, Said] = {
         "happened": (f"{who} says that {_effect(fact)} happened", "certain"),
         "did_not_happen": (f"{who} says that {_effect(fact)} did not happen", "certain"),
@@ -190,9 +200,8 @@ def _effect(fact: Fact) -> str:
 
 
 def _reference(fact: Fact) -> str:
-    reference = reference_of(fact.data.get("receipt"))
     by = plain(fact.provider) or "the provider"
-    return f"; {by} calls it {reference}" if reference else ""
+    return f"; {by} calls it {fact.reference}" if fact.reference else ""
 
 
 def _answered(fact: Fact) -> Said:

@@ -4,9 +4,11 @@ from django import template
 
 from durableflows.core.money import Money
 from durableflows.errors import InvalidState
+from durableflows.explain_words import plain
 
 register = template.Library()
 
+LONGEST_SPELLING = len("⟦U+10FFFF⟧")
 NON_BREAKING_SPACE = "\u00a0"
 
 
@@ -33,6 +35,16 @@ def fact(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(fact(item) for item in value) or "–"
     return str(value)
+
+
+@register.filter
+def visible(value: object) -> str:
+    """Show a text of others so that it cannot disguise itself: control and direction characters are spelled out.
+
+    Line breaks stay. Never marks it as safe: the page escapes it as any other text.
+    """
+    lines = ("" if value is None else str(value)).splitlines()
+    return "\n".join(plain(line, limit=LONGEST_SPELLING * len(line)) for line in lines)
 
 
 @register.filter

@@ -21,7 +21,7 @@ ERRORS = {
     "TooLate", "AlreadyDecided", "FactsChanged", "ConcurrentChange", "KeyConflict", "KeyInUse", "LimitReached",
     "ReserveInTransaction", "StepFailure", "Transient", "Permanent", "UnknownOutcome", "NeedsHuman", "NeverSent",
 }  # fmt: skip
-VERBS = {"Explanation", "start", "get", "cancel", "retry", "answer", "resolve_effect", "explain"}
+VERBS = {"Explanation", "Fact", "Line", "start", "get", "cancel", "retry", "answer", "resolve_effect", "explain"}
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
     "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker",
