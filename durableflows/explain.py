@@ -12,7 +12,7 @@ from enum import StrEnum
 from durableflows import clock
 from durableflows.core.payload import JSON
 from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, RunState, StepState
-from durableflows.explain_words import Fact, moment, plain, say, when
+from durableflows.explain_words import Fact, moment, plain, reference_of, say, state_words, when
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
 
@@ -36,7 +36,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`sentence`: why the run stands where it stands; `next`, `next_at`: what comes; `safe`: what a person may do."""
+    """`sentence`: why the run stands where it stands; `next`, `next_at`: what comes; `safe`: what a person may do.
+
+    `certain`, `unknown`: what is known of the effects, and what is not.
+    """
 
     sentence: str
     lines: tuple[Line, ...]
@@ -44,6 +47,8 @@ class Explanation:
     next_at: datetime | None
     safe: tuple[str, ...]
     ended: bool
+    certain: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,16 @@ def explain_run(run: WorkflowRun) -> Explanation:
     """Explain one run from its rows, for a person who may see it. Five queries and the clock's, however long it is."""
     rows = _read(run)
     coming, at = _next(run, rows)
-    return Explanation(_sentence(run, rows), tuple(_lines(run, rows)), coming, at, _safe(run, rows), run.is_ended)
+    return Explanation(
+        sentence=_sentence(run, rows),
+        lines=tuple(_lines(run, rows)),
+        next=coming,
+        next_at=at,
+        safe=_safe(run, rows),
+        ended=run.is_ended,
+        certain=_certain(rows),
+        unknown=tuple(_known(row) for row in rows.effects if row.state in EFFECT_OPEN),
+    )
 
 
 def _read(run: WorkflowRun) -> Rows:
@@ -227,6 +241,21 @@ def _doubt(row: SideEffect, rows: Rows) -> Line | None:
     data: Mapping[str, JSON] = {"effect": row.effect, "operation": row.operation, "reason": row.reason}
     fact = Fact("effect.in_doubt", row.step_name, "", data, rows.now, provider=row.provider)
     return Line(row.in_doubt_since, f"{plain(row)} is in doubt, it may have happened{why}", "unknown", fact)
+
+
+# --- what is certain, and what is not
+
+
+def _certain(rows: Rows) -> tuple[str, ...]:
+    if not any(row.send_count for row in rows.effects):
+        return ("Nothing has been sent to the outside world",)
+    return tuple(_known(row) for row in rows.effects if row.state not in EFFECT_OPEN)
+
+
+def _known(row: SideEffect) -> str:
+    reference = reference_of(row.receipt) if row.state == EffectState.CONFIRMED else ""
+    calls_it = f"; {plain(row.provider)} calls it {reference}" if reference else ""
+    return f"{plain(row)}: {state_words(row.state, 'sideeffect')}{calls_it}"
 
 
 # --- what comes, and what a person may do

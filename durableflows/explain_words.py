@@ -20,6 +20,46 @@ Said = tuple[str, Kind] | None
 """A sentence and its kind; None: the event is said better by another one."""
 
 TEXT_LIMIT = 300
+STATE_WORDS: Mapping[str, Mapping[str, str]] = {
+    "steprun": {
+        "READY": "waiting for a worker",
+        "RUNNING": "under way",
+        "SUCCEEDED": "done",
+        "RETRY_SCHEDULED": "to be tried again",
+        "WAITING_HUMAN": "waiting for a decision",
+        "FAILED_PERMANENT": "failed",
+        "COMPENSATING": "being undone",
+        "COMPENSATED": "undone",
+        "FAILED": "could not be undone",
+    },
+    "sideeffect": {
+        "PLANNED": "not sent",
+        "DISPATCHED": "sent, not answered yet",
+        "ACCEPTED": "accepted, not done yet",
+        "CONFIRMED": "happened",
+        "REJECTED": "refused: it did not happen",
+        "UNKNOWN": "unknown: it may have happened",
+        "ABSENT": "did not happen",
+        "UNDOING": "being undone",
+        "UNDONE": "undone",
+        "UNDO_FAILED": "could not be undone",
+        "REVERSED": "taken back by the provider",
+    },
+    "approvalrequest": {
+        "OPEN": "waiting",
+        "EXPIRED": "expired: nobody answered in time",
+        "CLOSED": "closed without a decision",
+    },
+}
+"""Words for the states of a model's rows, where those of a run's states (`WORDS`) do not fit."""
+
+SAFE_WORDS: Mapping[str, str] = {
+    "answer": "answer the request",
+    "cancel": "cancel the run: nothing more is sent, and what is under way is looked into first",
+    "retry": "let it go on now: what already happened is not done again",
+    "resolve": "say what happened, once somebody has looked at the provider",
+}
+"""What each verb of `Explanation.safe` means for a person."""
 REFERENCE_NAMES = ("id", "reference", "number", "message_id")
 
 
@@ -62,11 +102,28 @@ def plain(value: object, limit: int = TEXT_LIMIT) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def visible(value: object) -> str:
+    """Text as it was written, line breaks too; what turns other text around or hides in it is spelled out."""
+    return "".join(f"⟦U+{ord(one):04X}⟧" if _is_hidden(one) else one for one in str(value))
+
+
+def _is_hidden(character: str) -> bool:
+    if character in "\n\r\t\u200c\u200d":  # joiners belong to scripts and to emoji
+        return False
+    return category(character) in ("Cc", "Cf", "Cs")
+
+
 def _visible(character: str) -> str:
     if character in "\n\r\t\u2028\u2029":
         return " "
     # Cc: a terminal obeys them; Cf: some of them turn the text that follows around.
     return f"⟦U+{ord(character):04X}⟧" if category(character) in ("Cc", "Cf", "Cs") else character
+
+
+def state_words(state: object, model: str = "") -> str:
+    """A state in a person's words. `model`: the model's name in small letters."""
+    name = str(state)
+    return STATE_WORDS.get(model, {}).get(name) or WORDS.get(name) or name.replace("_", " ").lower()
 
 
 def moment(at: datetime, now: datetime) -> str:

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
+from django.contrib.auth.models import Permission
 from django.utils.timesince import timesince
 
 from durableflows.core import registry
-from durableflows.core.definition import WorkflowDefinition
+from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
 from durableflows.errors import InvalidDefinition, InvalidState
@@ -43,30 +44,54 @@ def consequences(asked: ApprovalRequest) -> list[tuple[str, str]]:
         return []
     if spec is None:
         return []
-    return [("Approve", _goes_on(definition, spec.approved)), ("Reject", _goes_on(definition, spec.rejected))]
+    yes = f"{_goes_on(definition, spec.approved)}. Before anything is sent, the facts and your right are checked again."
+    return [("Approve", yes), ("Reject", f"{_goes_on(definition, spec.rejected)}.")]
 
 
 def _goes_on(definition: WorkflowDefinition, name: str) -> str:
-    step = definition.step(name)
-    calls = ", ".join(f"{effect.name} at {effect.provider}" for effect in step.effects)
-    text = f"the run goes on with “{name.replace('_', ' ')}”"
-    return f"{text}, which calls {calls}" if calls else text
+    """Follow the steps from here as far as there is only one way."""
+    step, seen = definition.step(name), {name}
+    text = f"The run goes on with {_does(step)}"
+    while len(step.to) == 1 and step.to[0] not in seen:
+        step = definition.step(step.to[0])
+        seen.add(step.name)
+        text = f"{text}, then {_does(step)}"
+    return f"{text}, and ends" if step.end else text
+
+
+def _does(step: StepDefinition) -> str:
+    calls = " and ".join(f"{effect.name} at {effect.provider}" for effect in step.effects)
+    name = f"“{step.name.replace('_', ' ')}”"
+    return f"{name}, which calls {calls}" if calls else name
 
 
 def rules(asked: ApprovalRequest) -> list[tuple[str, str]]:
     """Say who may decide, how many must, and what happens when nobody does."""
-    people = "one person" if asked.quorum == 1 else f"{asked.quorum} people"
+    rungs = asked.ladder[asked.ladder_position :]
+    names = _names({asked.permission, *(str(rung["permission"]) for rung in rungs)})
+    people = "One person" if asked.quorum == 1 else f"{asked.quorum} people"
     found = [
-        ("Who may decide", f"people with the permission {asked.permission}"),
+        ("Who may decide", f"People with the permission {names[asked.permission]}"),
         ("How many must approve", f"{people}; one rejection is enough to reject"),
     ]
     if asked.exclude_requester:
         found.append(
-            ("Who may not", f"{asked.requester_name or 'the person'} who asked for it, administrators included")
+            ("Who may not", f"{asked.requester_name or 'Whoever'}, who asked for it, not even as an administrator")
         )
-    rungs = asked.ladder[asked.ladder_position :]
-    next_ = [f"people with {rung['permission']} are asked for {_span(rung['expires_seconds'])}" for rung in rungs]
-    return [*found, ("If nobody answers in time", ", then ".join([*next_, "it is rejected"]))]
+    next_ = [
+        f"people with the permission {names[str(rung['permission'])]} are asked for {_span(rung['expires_seconds'])}"
+        for rung in rungs
+    ]
+    last = ", then ".join([*next_, "it is rejected"])
+    return [*found, ("If nobody answers in time", f"{last[0].upper()}{last[1:]}")]
+
+
+def _names(permissions: set[str]) -> dict[str, str]:
+    """Permissions as people know them, with the name that an administrator needs: one query for all."""
+    codes = [permission.rpartition(".")[2] for permission in permissions]
+    rows = Permission.objects.filter(codename__in=codes).values_list("content_type__app_label", "codename", "name")
+    words = {f"{app}.{code}": f"“{name}” ({app}.{code})" for app, code, name in rows}
+    return {permission: words.get(permission, permission) for permission in permissions}
 
 
 def _span(seconds: float) -> str:

@@ -6,21 +6,24 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.templatetags.static import static
+from django.urls import reverse
 from django.utils.functional import cached_property
 
+from durableflows import clock
+from durableflows.admin.frame import guarded
+from durableflows.admin.lists import Table
 from durableflows.core import registry
 from durableflows.core.payload import redact
-from durableflows.core.states import WORDS
 from durableflows.errors import TenantsUnknown
+from durableflows.explain_words import state_words
 from durableflows.selectors import OPERATE, of_tenants
 from durableflows.transactions import database
 
@@ -33,7 +36,6 @@ else:
 Value = TypeVar("Value")
 
 COUNT_LIMIT = 10_000
-STYLESHEET = "durableflows/durableflows.css"
 
 
 class BoundedPaginator(Pages):
@@ -78,6 +80,32 @@ class ReadOnly(ModelAdmin):
             mask(row)
         return row
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """List rows as the engine's own template shows them."""
+        return Table
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Name the list by what it holds; there is nothing to select in it."""
+        title = str(self.opts.verbose_name_plural).capitalize()
+        return guarded(
+            super().changelist_view(
+                request, {"title": title, "seen_at": once(request, "now", clock.now), **(extra_context or {})}
+            )
+        )
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Show one row, with a way back to all of them."""
+        page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
+        list_address = reverse(page, current_app=self.admin_site.name)
+        extra_context = {"list_address": list_address, "title": self.opts.verbose_name, **(extra_context or {})}
+        return guarded(super().changeform_view(request, object_id, form_url, extra_context))
+
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Show the app to everybody who may see one of its tables."""
         return self.has_view_permission(request)
@@ -107,21 +135,22 @@ class StateFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
         states: type[StrEnum] = model_admin.states
-        return [(str(state), words(state)) for state in states]
+        return [(str(state), state_words(state, model_admin.opts.model_name)) for state in states]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(state=self.value()) if self.value() else queryset
 
 
 class WorkflowFilter(admin.SimpleListFilter):
-    """The workflows that this process knows."""
+    """The workflows that this process knows; of a single one there is nothing to choose."""
 
     title = "workflow"
     parameter_name = "workflow"
     path: ClassVar[str] = "workflow"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return [(name, name) for name in sorted({name for name, _ in registry.known()})]
+        names = sorted({name for name, _ in registry.known()})
+        return [(name, name) for name in names] if len(names) > 1 else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(**{self.path: self.value()}) if self.value() else queryset
@@ -131,11 +160,6 @@ class WorkflowOfRunFilter(WorkflowFilter):
     """The same, for rows that belong to a run."""
 
     path = "run__workflow"
-
-
-def words(state: str) -> str:
-    """A state in words: as the manager's table says, else its own name."""
-    return WORDS.get(state, str(state).replace("_", " ").lower())
 
 
 def mask(row: Model) -> None:
@@ -177,14 +201,3 @@ def once(request: HttpRequest, name: str, compute: Callable[[], Value]) -> Value
         kept[name] = compute()
     value: Value = kept[name]
     return value
-
-
-def guarded(response: HttpResponse) -> HttpResponse:
-    """Forbid inline scripts on a page of ours, whatever text it shows (R28). Static files may live on another host."""
-    host = urlsplit(static(STYLESHEET))
-    files = f" {host.scheme or 'https'}://{host.netloc}" if host.netloc else ""
-    response.headers["Content-Security-Policy"] = (
-        f"default-src 'self'{files}; img-src 'self' data:{files}; object-src 'none'; base-uri 'none'; "
-        "form-action 'self'; frame-ancestors 'none'"
-    )
-    return response

@@ -6,70 +6,59 @@ same as for every door; this file only says its typed errors in words.
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import DateTimeField, Model, QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.timesince import timesince, timeuntil
+from django.utils.timesince import timesince
 
 from durableflows import api, clock
 from durableflows.admin.answers import DecisionForm, consequences, rules, shown_before, why_not
-from durableflows.admin.readonly import (
-    ReadOnly,
-    WorkflowOfRunFilter,
-    as_id,
-    guarded,
-    once,
-    sees_some,
-    tenants_known,
-    words,
-)
+from durableflows.admin.facts import amount_of, shown_of, whom_of
+from durableflows.admin.frame import guarded
+from durableflows.admin.lists import Table
+from durableflows.admin.readonly import ReadOnly, WorkflowOfRunFilter, as_id, once, sees_some, tenants_known
 from durableflows.admin.runs import run_address
+from durableflows.admin.standing import (
+    NEWEST_FIRST,
+    NOTHING,
+    SOONEST_FIRST,
+    StandingFilter,
+    count_words,
+    standing_of,
+    waiting,
+    waiting_count,
+)
 from durableflows.core.states import ApprovalState
 from durableflows.errors import DurableflowsError, FactsChanged, NotAllowed, NotFoundError, TooLate
+from durableflows.explain_words import state_words
 from durableflows.models import ApprovalDecision, ApprovalRequest
-from durableflows.selectors import ANSWER, VIEW_REQUESTS, requests_for, runs_for, waiting_for
-from durableflows.templatetags.durableflows import money_of
+from durableflows.selectors import ANSWER, VIEW_REQUESTS, requests_for, runs_for
 
 logger = logging.getLogger("durableflows.admin")
 
 TEMPLATES = "admin/durableflows/approvalrequest"
+RESULT = "admin:durableflows_approvalrequest_decided"
+WORD = {"approve": "approved", "reject": "rejected"}
 Changes = Mapping[str, tuple[object, object]]
 
 
-class StandingFilter(admin.SimpleListFilter):
-    """What a person comes for: what waits for them, what is late, what is done."""
-
-    title = "where it stands"
-    parameter_name = "standing"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
-        return [("mine", "waiting for me"), ("open", "open"), ("overdue", "overdue"), ("decided", "decided or closed")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        now = clock.now()
-        match self.value():
-            case "mine":
-                return queryset.filter(pk__in=waiting_for(request.user, now=now).values("pk"))
-            case "open":
-                return queryset.filter(state=ApprovalState.OPEN, expires_at__gt=now)
-            case "overdue":
-                return queryset.filter(state=ApprovalState.OPEN, expires_at__lte=now)
-            case "decided":
-                return queryset.exclude(state=ApprovalState.OPEN)
-        return queryset
-
-
-class Requests(ChangeList):
+class Requests(Table):
     """Each row leads to its decision page."""
+
+    @property
+    def nothing(self) -> str:
+        """What an empty list says."""
+        standing = next(spec.value() for spec in self.filter_specs if isinstance(spec, StandingFilter))
+        return super().nothing if self.query else NOTHING[standing]
 
     def url_for_result(self, result: Model) -> str:
         return decision_address(result.pk, self.model_admin.admin_site.name)
@@ -80,42 +69,62 @@ class ApprovalRequestAdmin(ReadOnly):
     """Requests that the person may see, and the page to decide each."""
 
     tenant = "tenant"
-    list_display = ("title", "amount", "asked_by", "expires", "standing")
+    list_display = ("what", "amount", "to_whom", "asked_by", "since", "expires", "standing")
     list_filter = (StandingFilter, WorkflowOfRunFilter)
     search_fields = ("title__icontains", "requester_name__exact")
     search_help_text = "Words of the title, who asked, or the request's id"
 
+    @admin.display(description="what")
+    def what(self, asked: ApprovalRequest) -> str:
+        """Show what is asked."""
+        return asked.title
+
     @admin.display(description="amount")
     def amount(self, asked: ApprovalRequest) -> str:
-        """Show the first fact that is money, as what is bound before what is context."""
-        facts = [*asked.binding.values(), *asked.context.values()]
-        return next((str(amount) for amount in map(money_of, facts) if amount), "–")
+        """Show the first fact that is money."""
+        return amount_of(asked)
+
+    @admin.display(description="to whom")
+    def to_whom(self, asked: ApprovalRequest) -> str:
+        """Show the fact that names whom it is for."""
+        return whom_of(asked)
 
     @admin.display(description="asked by")
     def asked_by(self, asked: ApprovalRequest) -> str:
         """Show who asked, kept by name."""
         return asked.requester_name or "the system"
 
+    @admin.display(description="since")
+    def since(self, asked: ApprovalRequest) -> str:
+        """Say how long ago it was asked."""
+        return f"{_span(asked.created_at, _now_of(asked))} ago"
+
     @admin.display(description="expires")
     def expires(self, asked: ApprovalRequest) -> str:
         """Say how long there is, or since when it is too late."""
-        now: datetime = getattr(asked, "seen_at", None) or clock.now()
+        now = _now_of(asked)
         if asked.state != ApprovalState.OPEN:
-            return "–"
+            return ""
         if asked.expires_at > now:
-            return f"in {timeuntil(asked.expires_at, now)}"
-        return f"{timesince(asked.expires_at, now)} ago"
+            return f"in {_span(now, asked.expires_at)}"
+        return f"{_span(asked.expires_at, now)} ago"
 
     @admin.display(description="state")
     def standing(self, asked: ApprovalRequest) -> str:
         """Say the state in words."""
-        return "waiting" if asked.state == ApprovalState.OPEN else words(asked.state)
+        if asked.state != ApprovalState.OPEN:
+            return state_words(asked.state, "approvalrequest")
+        if asked.expires_at <= _now_of(asked):
+            return "overdue"
+        return "handed on: nobody answered in time" if asked.ladder_position else "waiting"
 
     def get_urls(self) -> list[URLPattern]:
         """Put the decision page before the pages that every table has."""
         view = self.admin_site.admin_view(self.decide_view)
         page = path("<uuid:request_id>/decide/", view, name="durableflows_approvalrequest_decide")
-        return [page, *super().get_urls()]
+        result = self.admin_site.admin_view(self.decided_view)
+        after = path("<uuid:request_id>/decided/", result, name="durableflows_approvalrequest_decided")
+        return [page, after, *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """List rows that lead to their decision pages."""
@@ -125,9 +134,20 @@ class ApprovalRequestAdmin(ReadOnly):
         """Only what `selectors` lets the person see, with the time of looking so that no row asks for it."""
         now = once(request, "now", clock.now)
         with tenants_known():
-            rows = requests_for(request.user)
+            rows = _visible(request)
         rows = rows.annotate(seen_at=Value(now, output_field=DateTimeField()))
-        return rows.order_by(*self.ordering)
+        return rows.order_by(*self.get_ordering(request))
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """What can still be answered: soonest first. All else: newest first."""
+        return SOONEST_FIRST if standing_of(request) in ("mine", "open", "overdue") else NEWEST_FIRST
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Say on top how many wait for the person."""
+        count = waiting_count(request) if self.has_view_permission(request) else 0
+        verb = "request waits" if count == 1 else "requests wait"
+        said = f"{count_words(count)} {verb} for you." if count else "Nothing waits for you."
+        return super().changelist_view(request, {"said": said, **(extra_context or {})})
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -144,7 +164,7 @@ class ApprovalRequestAdmin(ReadOnly):
             return True
         if request.user.has_perm(VIEW_REQUESTS) or request.user.has_perm(ANSWER):
             return True
-        return once(request, "requests", lambda: sees_some(requests_for, request.user))
+        return once(request, "requests", lambda: sees_some(lambda _person: _visible(request), request.user))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -185,7 +205,7 @@ class ApprovalRequestAdmin(ReadOnly):
 
     def _answer(self, request: HttpRequest, asked: ApprovalRequest, given: Mapping[str, str]) -> HttpResponse:
         before = _vote_of(asked, request.user)
-        answered = api.answer(
+        api.answer(
             asked.pk,
             given["verdict"],
             by=request.user,
@@ -194,9 +214,26 @@ class ApprovalRequestAdmin(ReadOnly):
             door="admin",
             origin=request.META.get("REMOTE_ADDR", ""),
         )
-        level = messages.INFO if before and before.verdict == given["verdict"] else messages.SUCCESS
-        self.message_user(request, _said(answered, before, given["verdict"]), level=level)
-        return HttpResponseRedirect(self._list_address())
+        is_repeat = before is not None and before.verdict == given["verdict"]
+        page = reverse(RESULT, args=[asked.pk], current_app=self.admin_site.name)
+        return HttpResponseRedirect(f"{page}?again=1" if is_repeat else page)
+
+    def decided_view(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
+        """Say what the person has decided, what happens next, and where to go on. A reload decides nothing."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(("GET", "HEAD"))
+        asked = self._asked(request, request_id)
+        vote = _vote_of(asked, request.user)
+        if vote is None:
+            return HttpResponseRedirect(decision_address(asked.pk, self.admin_site.name))
+        context = {
+            "title": f"You {WORD[vote.verdict]} this",
+            "vote": vote,
+            "is_repeat": "again" in request.GET,
+            "yes_count": asked.decisions.filter(verdict="approve", voided_at__isnull=True).count(),
+            "explanation": api.explain(asked.run_id),
+        }
+        return self._result(request, asked, context, 200)
 
     def _say(
         self, request: HttpRequest, asked: ApprovalRequest, form: DecisionForm, error: DurableflowsError
@@ -217,9 +254,27 @@ class ApprovalRequestAdmin(ReadOnly):
     def _outcome(
         self, request: HttpRequest, asked: ApprovalRequest, error: DurableflowsError, *, status: int
     ) -> HttpResponse:
-        title = "You may not decide this" if isinstance(error, NotAllowed) else "Your answer was not taken"
-        context = {"title": title, "error": error, "decisions": list(asked.decisions.all())}
-        return self._render(request, asked, "outcome.html", context, status)
+        title = "You may not decide this" if isinstance(error, NotAllowed) else "Your answer came too late"
+        context = {"title": title, "error": error, "explanation": api.explain(asked.run_id)}
+        return self._result(request, asked, context, status)
+
+    def _result(
+        self, request: HttpRequest, asked: ApprovalRequest, context: dict[str, Any], status: int
+    ) -> HttpResponse:
+        """The page after an answer, taken or not: what happened, what is next, and the next request."""
+        following = waiting(request).exclude(pk=asked.pk).first()
+        after = {
+            "decisions": list(asked.decisions.all()),
+            "request_address": decision_address(asked.pk, self.admin_site.name),
+            "run_address": self._run_address(request, asked),
+            "following": following,
+            "following_address": decision_address(following.pk, self.admin_site.name) if following else "",
+        }
+        return self._render(request, asked, "result.html", {**after, **context}, status)
+
+    def _run_address(self, request: HttpRequest, asked: ApprovalRequest) -> str:
+        may_see = runs_for(request.user).filter(pk=asked.run_id).exists()
+        return run_address(asked.run_id, self.admin_site.name) if may_see else ""
 
     def _page(
         self,
@@ -232,23 +287,23 @@ class ApprovalRequestAdmin(ReadOnly):
         status: int = 200,
     ) -> HttpResponse:
         now, decisions = once(request, "now", clock.now), list(asked.decisions.all())
-        may_see_run = runs_for(request.user).filter(pk=asked.run_id).exists()
         context = {
             "title": asked.title,
             "form": form or DecisionForm(),
             "error": error,
             "changes": [(name, *pair) for name, pair in sorted((changes or {}).items())],
-            "binding": list(asked.binding.items()),
-            "facts": list(asked.context.items()),
+            "facts": shown_of(asked),
             "shown": json.dumps(asked.binding),
             "consequences": consequences(asked),
             "rules": rules(asked),
             "reason": why_not(asked, request.user, now),
+            "standing": self.standing(asked),
+            "expires": self.expires(asked),
             "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),
             "decisions": decisions,
             # Whoever may see the question may see why it is asked.
             "explanation": api.explain(asked.run_id),
-            "run_address": run_address(asked.run_id, self.admin_site.name) if may_see_run else "",
+            "run_address": self._run_address(request, asked),
             "now": now,
         }
         return self._render(request, asked, "decide.html", context, status)
@@ -258,7 +313,7 @@ class ApprovalRequestAdmin(ReadOnly):
     ) -> HttpResponse:
         request.current_app = self.admin_site.name
         base = {**self.admin_site.each_context(request), "opts": self.opts, "asked": asked}
-        base["list_address"] = self._list_address()
+        base |= {"list_address": self._list_address(), "seen_at": once(request, "now", clock.now)}
         return guarded(TemplateResponse(request, f"{TEMPLATES}/{page}", {**base, **context}, status=status))
 
     def _list_address(self) -> str:
@@ -275,12 +330,15 @@ def _vote_of(asked: ApprovalRequest, person: Any) -> ApprovalDecision | None:
     return asked.decisions.filter(actor_id=person.pk, voided_at__isnull=True).first()
 
 
-def _said(asked: ApprovalRequest, before: ApprovalDecision | None, verdict: str) -> str:
-    """What the person is told after an answer was taken."""
-    word = {"approve": "approved", "reject": "rejected"}[verdict]
-    if before is not None and before.verdict == verdict:
-        return f"You had already {word} “{asked.title}” at {before.at:%Y-%m-%d %H:%M} (UTC). Nothing was done again."
-    if asked.state == ApprovalState.OPEN:
-        yes = asked.decisions.filter(verdict="approve", voided_at__isnull=True).count()
-        return f"Your approval of “{asked.title}” is recorded: {yes} of {asked.quorum} that are needed."
-    return f"You {word} “{asked.title}”. The run goes on."
+def _visible(request: HttpRequest) -> QuerySet[ApprovalRequest]:
+    """The requests that the person may see; built once a page, because it asks which rights open requests need."""
+    return once(request, "visible", lambda: requests_for(request.user))
+
+
+def _now_of(asked: ApprovalRequest) -> datetime:
+    """The time of looking, which the list has read once for all rows."""
+    return getattr(asked, "seen_at", None) or clock.now()
+
+
+def _span(start: datetime, end: datetime) -> str:
+    return timesince(start, end) if end - start >= timedelta(minutes=1) else "less than a minute"

@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from durableflows import api
+from durableflows import api, clock
+from durableflows.admin.frame import guarded
 from durableflows.admin.readonly import (
     ReadOnly,
     StateFilter,
     WorkflowFilter,
     as_id,
-    guarded,
     once,
     sees_some,
     tenants_known,
@@ -96,7 +96,9 @@ class WorkflowRunAdmin(ReadOnly):
             "facts": list(run.data.items()),
             "steps": _steps(run),
             "effects": _effects(run),
-            "requests": _requests(run, request.user),
+            "requests": _requests(run, request.user, self.admin_site.name),
+            "list_address": reverse("admin:durableflows_workflowrun_changelist", current_app=self.admin_site.name),
+            "seen_at": clock.now(),
             "rows_shown": ROWS_SHOWN,
             **_events(run, request.GET.get("before", "")),
             **(extra_context or {}),
@@ -138,11 +140,14 @@ def _effects(run: WorkflowRun) -> list[dict[str, Any]]:
     ]
 
 
-def _requests(run: WorkflowRun, person: Any) -> list[tuple[ApprovalRequest, bool]]:
-    """The run's requests with who decided, and whether the person may open each."""
+def _requests(run: WorkflowRun, person: Any, site: str) -> list[tuple[ApprovalRequest, str]]:
+    """The run's requests with who decided, and where the person may open each; '' where not."""
     rows = ApprovalRequest.objects.using(database()).filter(run=run).prefetch_related("decisions")
     visible = set(requests_for(person).filter(run=run).values_list("pk", flat=True))
-    return [(row, row.pk in visible) for row in rows[:ROWS_SHOWN]]
+    page = "admin:durableflows_approvalrequest_decide"
+    return [
+        (row, reverse(page, args=[row.pk], current_app=site) if row.pk in visible else "") for row in rows[:ROWS_SHOWN]
+    ]
 
 
 def _events(run: WorkflowRun, before: str) -> dict[str, Any]:
@@ -153,4 +158,4 @@ def _events(run: WorkflowRun, before: str) -> dict[str, Any]:
     events = list(rows[:EVENTS_SHOWN])
     is_more = len(events) == EVENTS_SHOWN and events[-1].sequence > 1
     shown = [(event, redact(event.data)) for event in events]
-    return {"events": shown, "older": events[-1].sequence if is_more else None}
+    return {"events": shown, "older": events[-1].sequence if is_more else None, "is_paged": bool(before)}

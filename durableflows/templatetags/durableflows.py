@@ -1,15 +1,30 @@
 """Template filters: `{{ order.total|money }}`. Owns display of values; pages of the engine and of others load it."""
 
-from django import template
+from datetime import datetime
 
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+
+from durableflows import explain_words
 from durableflows.core.money import Money
 from durableflows.errors import InvalidState
-from durableflows.explain_words import plain
 
 register = template.Library()
 
-LONGEST_SPELLING = len("⟦U+10FFFF⟧")
 NON_BREAKING_SPACE = "\u00a0"
+LONGEST_SHOWN = 20_000
+# What a person should look at, what is done, what only waits: the colour of a state. Its word says it as well.
+TONES = {
+    "good": ("SUCCEEDED", "CONFIRMED", "APPROVED", "COMPENSATED", "UNDONE", "done", "approve"),
+    "bad": (
+        *("FAILED", "FAILED_PERMANENT", "COMPENSATION_FAILED", "EXHAUSTED_BUDGET", "DEADLINE_EXCEEDED", "UNDO_FAILED"),
+        *("REJECTED", "EXPIRED", "reject", "failed", "lost", "REVERSED"),
+    ),
+    "look": ("UNKNOWN", "NEEDS_RECONCILIATION", "PARKED", "RETRY_SCHEDULED", "DISPATCHED", "ACCEPTED", "unknown"),
+}
 
 
 @register.filter
@@ -34,7 +49,53 @@ def fact(value: object) -> str:
         return str(amount) if amount else ", ".join(f"{name}: {fact(item)}" for name, item in value.items()) or "–"
     if isinstance(value, list | tuple):
         return ", ".join(fact(item) for item in value) or "–"
-    return str(value)
+    return visible(value)
+
+
+@register.filter
+def clip(text: str) -> str:
+    """Cut what is too long for any page, and say so."""
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[:LONGEST_SHOWN]} … ({len(text) - LONGEST_SHOWN} more characters are not shown)"
+
+
+@register.filter
+def state(value: object, model: str = "") -> str:
+    """Say a state in a person's words: `{{ effect.state|state:"sideeffect" }}`."""
+    return explain_words.state_words(value, model)
+
+
+@register.filter
+def tone(value: object) -> str:
+    """The colour of a state or outcome: good, bad, look; calm for all others."""
+    return next((name for name, states in TONES.items() if str(value) in states), "calm")
+
+
+@register.filter
+def safe_verb(verb: str) -> str:
+    """What a verb that is safe now means for a person."""
+    return explain_words.SAFE_WORDS.get(verb, verb)
+
+
+@register.filter
+def lasted(start: datetime | None, end: datetime | None) -> str:
+    """How long something took: "0.42 s", "3 minutes"; nothing while it goes on."""
+    if start is None or end is None:
+        return ""
+    seconds = (end - start).total_seconds()
+    if seconds < 60:
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return timesince(start, end).replace("\u00a0", " ")
+
+
+@register.simple_tag
+def time(at: datetime | None) -> SafeString | str:
+    """A moment to the second in the current time zone, as an element that programs can read too."""
+    if not at:
+        return "–"
+    local = timezone.localtime(at)
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), f"{local:%Y-%m-%d %H:%M:%S %Z}")
 
 
 @register.filter
@@ -43,8 +104,7 @@ def visible(value: object) -> str:
 
     Line breaks stay. Never marks it as safe: the page escapes it as any other text.
     """
-    lines = ("" if value is None else str(value)).splitlines()
-    return "\n".join(plain(line, limit=LONGEST_SPELLING * len(line)) for line in lines)
+    return explain_words.visible("" if value is None else value)
 
 
 @register.filter

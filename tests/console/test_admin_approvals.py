@@ -12,7 +12,7 @@ from django.test import Client
 from durableflows import api, clock
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, StepRun
 from tests.support.bonus import PERMISSION, SHOWN
-from tests.support.pages import LIST, Ask, Browse, People, address, answer, rows, said, shown_in, text
+from tests.support.pages import Ask, Browse, People, address, answer, result, rows, said, shown_in, text
 
 pytestmark = pytest.mark.django_db
 
@@ -22,8 +22,8 @@ def test_a_manager_approves(asked: ApprovalRequest, manager: User, browse: Brows
     response = answer(browse(manager), asked)
 
     assert response.status_code == 302
-    assert response["Location"] == LIST
-    assert "You approved “Bonus for Ada”" in said(response)
+    assert response["Location"] == result(asked)
+    assert "You approved “ Bonus for Ada ”" in said(response)
     decision = ApprovalDecision.objects.get()
     assert (decision.actor, decision.verdict, decision.door, decision.origin) == (
         manager,
@@ -89,7 +89,7 @@ def test_a_second_person_is_told_who_decided_and_when(
 
     decision = ApprovalDecision.objects.get()
     assert response.status_code == 409
-    assert f"already approved by manager at {decision.at:%Y-%m-%d %H:%M}" in text(response)
+    assert f"Already approved by manager at {decision.at:%Y-%m-%d %H:%M}" in text(response)
     assert rows() == before
 
 
@@ -110,7 +110,7 @@ def test_the_opposite_answer_afterwards_is_refused(asked: ApprovalRequest, manag
     answer(client, asked)
     before = rows()
 
-    assert "already approved by manager" in text(answer(client, asked, "reject"))
+    assert "Already approved by manager" in text(answer(client, asked, "reject"))
     assert rows() == before
 
 
@@ -208,4 +208,4 @@ def test_a_request_of_a_cancelled_run_is_refused(asked: ApprovalRequest, manager
     response = answer(browse(manager), asked)
 
     assert response.status_code == 409
-    assert "already closed" in text(response)
+    assert "Already closed" in text(response)

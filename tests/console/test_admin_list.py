@@ -77,8 +77,8 @@ def test_the_page_says_what_is_decided(asked: ApprovalRequest, manager: User, br
 
     for words in ("Bonus for Ada", "USD 600.00", "Loyal since", "2019", "asker", PERMISSION, "Nobody yet"):
         assert words in page
-    assert "the run goes on with “pay”, which calls bonus.give at bank" in page
-    assert "the run goes on with “apologise”" in page
+    assert "The run goes on with “pay”, which calls bonus.give at bank" in page
+    assert "The run goes on with “apologise”" in page
     assert asked.facts_digest in page
     assert 'value="approve"' in page
     assert "default-src 'self'" in response["Content-Security-Policy"]
@@ -103,5 +103,5 @@ def test_the_page_works_for_a_workflow_that_this_process_does_not_know(
 
     assert page.status_code == 200
     assert refused.status_code == 409
-    assert "no workflow" in text(refused)
+    assert "No workflow" in text(refused)
     assert ApprovalRequest.objects.get().state == "OPEN"

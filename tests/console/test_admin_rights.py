@@ -88,7 +88,7 @@ def test_nobody_decides_the_own_request(is_superuser: bool, ask: Ask, person: Pe
     assert "You asked for this yourself" in page
     assert 'name="verdict"' not in page
     assert response.status_code == 403
-    assert "you asked for this yourself" in text(response)
+    assert "You asked for this yourself" in text(response)
     assert rows() == before
 
 

@@ -1,10 +1,10 @@
 """What tests of pages say often: where a request is decided, how an answer is posted, what a decision changes."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
 
@@ -21,6 +21,10 @@ def address(asked: ApprovalRequest) -> str:
     return reverse("admin:durableflows_approvalrequest_decide", args=[asked.pk])
 
 
+def result(asked: ApprovalRequest) -> str:
+    return reverse("admin:durableflows_approvalrequest_decided", args=[asked.pk])
+
+
 def answer(client: Client, asked: ApprovalRequest, verdict: str = "approve", **fields: Any) -> Any:
     data = {"verdict": verdict, "facts_digest": asked.facts_digest, **fields}
     return client.post(address(asked), data)
@@ -31,7 +35,10 @@ def text(response: Any) -> str:
 
 
 def said(response: Any) -> str:
-    return " ".join(str(message) for message in get_messages(response.wsgi_request))
+    """What the person reads after an answer that was taken: the words of the page that it leads to."""
+    assert response.status_code == 302
+    page = text(response.client.get(response["Location"]))
+    return " ".join(re.sub(r"<[^>]+>", " ", page[page.index('<div class="df">') :]).split())
 
 
 def rows() -> tuple[Any, ...]:
