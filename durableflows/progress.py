@@ -90,7 +90,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     journal.record(run, f"step.{_past(decision)}", at=now, step=step, actor_name=actor_name, data=facts)
     for name in decision.next_steps:
         arrive(run, name, now)
-    if decision.question is not None:
+    if decision.question is not None and not run.ending_reason:
         _ask(run, step, decision.question, now)
     if decision.park is not None:
         park(run, decision.park, now)
@@ -128,7 +128,7 @@ def park(run: WorkflowRun, why: Park, now: datetime) -> None:
 
 
 def begin_ending(run: WorkflowRun, reason: EndingReason, detail: str, now: datetime, *, actor_name: str = "") -> None:
-    """Let the run end as soon as its effects are settled. The first reason stays."""
+    """Let the run end as soon as its effects are settled, and ask nobody any more. The first reason stays."""
     if run.ending_reason:
         return
     run.ending_reason = str(reason)
@@ -136,6 +136,7 @@ def begin_ending(run: WorkflowRun, reason: EndingReason, detail: str, now: datet
     if not run.error_text:
         run.error_code, run.error_text = str(reason), detail
     journal.record(run, "run.ending", at=now, actor_name=actor_name, data={"reason": str(reason), "detail": detail})
+    _close_requests(run, f"the run is ending: {detail or reason}", now)
 
 
 def conclude(run: WorkflowRun, now: datetime) -> None:
@@ -200,9 +201,13 @@ def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
     """End the run, and close every question it still asks, in the same commit."""
     run.move(verb)
     run.ended_at, run.parked_reason, run.parked_detail = now, "", ""
-    for request in ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN):
-        close_request(run, request, "close", f"the run ended: {run.word}", now)
+    _close_requests(run, f"the run ended: {run.word}", now)
     journal.record(run, "run.ended", at=now, data={"state": str(run.state), "error": run.error_text})
+
+
+def _close_requests(run: WorkflowRun, why: str, now: datetime) -> None:
+    for request in ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN):
+        close_request(run, request, "close", why, now)
 
 
 def close_request(run: WorkflowRun, request: ApprovalRequest, verb: str, reason: str, now: datetime) -> None:

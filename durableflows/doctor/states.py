@@ -79,9 +79,10 @@ def _open_steps(scope: Scope) -> Found:
 
 
 def _open_requests(scope: Scope) -> Found:
-    requests = scope.requests().filter(run__ended_at__isnull=False, state=ApprovalState.OPEN)
+    ending = Q(run__ended_at__isnull=False) | ~Q(run__ending_reason="")
+    requests = scope.requests().filter(ending, state=ApprovalState.OPEN)
     for run_id, pk in requests.values_list("run_id", "pk").iterator(chunk_size=CHUNK):
-        yield run_id, f"the run has ended and request {pk} is still open"
+        yield run_id, f"the run has ended, or is ending, and request {pk} is still open"
 
 
 def _open_effects_of_runs(scope: Scope) -> Found:

@@ -72,7 +72,7 @@ def _without_next(scope: Scope) -> Found:
 
 def _without_request(scope: Scope) -> Found:
     asked = ApprovalRequest.objects.using(database()).filter(step=OuterRef("pk"), state=ApprovalState.OPEN)
-    steps = scope.steps().filter(run__ended_at__isnull=True, state=StepState.WAITING_HUMAN)
+    steps = scope.steps().filter(run__ended_at__isnull=True, run__ending_reason="", state=StepState.WAITING_HUMAN)
     for run_id, name in steps.filter(~Exists(asked)).values_list("run_id", "name").iterator(chunk_size=CHUNK):
         yield run_id, f"step {name} waits for a decision that nobody is asked for"
 
