@@ -142,8 +142,10 @@ for _name, _value in read_broker_url(
     os.environ.get("CELERY_BROKER_URL", ""), folder=CUSTOMER_OPS_DATA / "broker"
 ).items():
     globals()[f"CELERY_{_name.upper()}"] = _value
-# A name of one's own keeps two installations apart that share a broker.
+# A name of one's own keeps two installations apart that share a broker: tasks, events, remote control.
 CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_TASK_DEFAULT_QUEUE") or "celery"
+CELERY_EVENT_EXCHANGE = f"{CELERY_TASK_DEFAULT_QUEUE}ev"
+CELERY_CONTROL_EXCHANGE = CELERY_TASK_DEFAULT_QUEUE
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_SERIALIZER = "json"
 CELERY_TASK_IGNORE_RESULT = True

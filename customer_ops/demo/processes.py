@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TypeVar
@@ -40,9 +40,22 @@ def wait_until(fact: Callable[[], T], *, seconds: float, what: str) -> T:
 
 
 class Child:
-    """One process of the demo. `stdin`: subprocess.PIPE for one that ends when its standard input is closed."""
+    """One process of the demo. `stdin`: subprocess.PIPE for one that ends when its standard input is closed.
 
-    def __init__(self, name: str, command: list[str], place: Place, *, stdin: int = subprocess.DEVNULL) -> None:
+    `settings`: environment variables for it alone. One that only observes may end, and the others go on.
+    """
+
+    is_observer = False
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        place: Place,
+        *,
+        stdin: int = subprocess.DEVNULL,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.name, self.log = name, place.folder / "logs" / f"{name}.log"
         self.is_missed = True  # until we end it ourselves: nobody else should
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +64,7 @@ class Child:
             self.process = subprocess.Popen(  # noqa: S603 - our own programs
                 command,
                 cwd=ROOT,
-                env=place.environment(),
+                env=place.environment() | dict(settings or {}),
                 stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -180,17 +193,27 @@ def _ignore_stops() -> None:
 
 def start_sandbox(place: Place, children: list[Child]) -> Child:
     """Start the payment provider, and wait until it answers."""
-    command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={place.sandbox_port}", f"--books={place.books}"]
+    command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={place.ports.payments}", f"--books={place.books}"]
     child = Child("payments", [*command, "--end-with-stdin"], place, stdin=subprocess.PIPE)
     children.append(child)
     child.wait_for_output('"url"')
     return child
 
 
+def start_mailbox(place: Place, children: list[Child]) -> Child:
+    """Start the mail server that keeps what it takes, and wait until it takes mail."""
+    command = [sys.executable, "-m", "customer_ops.mailbox", f"--smtp-port={place.ports.smtp}", f"--desk={place.url}/"]
+    places = [f"--page-port={place.ports.mails}", f"--folder={place.mailbox}", f"--script={place.mail_script}"]
+    child = Child("mails", [*command, *places], place)
+    children.append(child)
+    child.wait_for_output("mails for smtp")
+    return child
+
+
 def start_worker(place: Place, children: list[Child]) -> Child:
     """Start a Celery worker with its ticker, and wait until it takes tasks."""
     command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", "2", "-l", "info"]
-    child = Child("worker", [*command, "-n", f"demo-{place.port}-{time.monotonic_ns()}@%h"], place)
+    child = Child("worker", [*command, "-n", f"demo-{place.ports.web}-{time.monotonic_ns()}@%h"], place)
     children.append(child)
     child.wait_for_output(" ready.")
     return child
@@ -198,7 +221,7 @@ def start_worker(place: Place, children: list[Child]) -> Child:
 
 def start_web(place: Place, children: list[Child]) -> Child:
     """Start the web pages, and wait until they are served."""
-    command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.port}"]
+    command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.ports.web}"]
     child = Child("web", command, place)
     children.append(child)
     child.wait_for_output("Quit the server")

@@ -10,7 +10,7 @@ from django.db import connection
 from kombu.utils.url import sanitize_url
 
 from customer_ops.celery import app
-from customer_ops.demo import processes, servers
+from customer_ops.demo import flower, processes, servers, watched
 from customer_ops.demo.client import Person
 from customer_ops.demo.place import Place
 from customer_ops.demo.stage import Stage
@@ -24,7 +24,7 @@ PASSWORD = "demo-password"  # noqa: S105 - for a check's own throwaway people
 def play(place: Place) -> int:
     """Play every story on a fresh set of processes. Returns 0 when all held, else 1, and keeps the folder then."""
     began = time.monotonic()
-    wanted, passed, failed = len(STORIES) + 1, 0, 0
+    wanted, passed, failed = len(STORIES) + len(VERDICTS), 0, 0
     print(f"playing on {connection.vendor} and {sanitize_url(app.conf.broker_url).partition(':')[0]}", flush=True)
     try:
         with processes.stopped_by_signals(), servers.lent(), processes.ended_in_order() as children:
@@ -48,14 +48,18 @@ def _tell_all(place: Place, children: list[processes.Child]) -> Iterator[bool]:
         stage.asked.clear()
         yield _tell(name, stage, partial(story, stage))
     stage.asked.clear()
-    yield _tell("doctor", stage, partial(_examine, place))
+    for name, verdict in VERDICTS.items():
+        yield _tell(name, stage, partial(verdict, stage))
 
 
 def _set(place: Place, children: list[processes.Child]) -> Stage:
     processes.manage(place, "migrate", "--verbosity=0")
     processes.start_sandbox(place, children)
+    processes.start_mailbox(place, children)
     processes.manage(place, "seed_demo", f"--password={PASSWORD}")
     worker = processes.start_worker(place, children)
+    if flower.is_installed():
+        flower.start(place, children, password=PASSWORD)
     processes.start_web(place, children)
     agent, manager = (Person(place.url, name, PASSWORD) for name in ("agent", "manager"))
     return Stage(place, SandboxControl(place.payments_url), children, worker, agent, manager)
@@ -75,9 +79,17 @@ def _tell(name: str, stage: Stage, story: Callable[[], str]) -> bool:
     return True
 
 
-def _examine(place: Place) -> str:
-    processes.manage(place, "durableflows", "doctor")
+def _watch(stage: Stage) -> str:
+    return watched.look(stage, password=PASSWORD)
+
+
+def _examine(stage: Stage) -> str:
+    processes.manage(stage.place, "durableflows", "doctor")
     return "every invariant holds in the rows"
+
+
+VERDICTS: dict[str, Callable[[Stage], str]] = {"Flower": _watch, "doctor": _examine}
+"""What is looked at when all stories are told."""
 
 
 def _explain(stage: Stage) -> None:

@@ -6,8 +6,10 @@ A check never touches what is in them already: it gets a database beside the one
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+from celery.events.event import get_exchange
 from django.db import DatabaseError, connections
 from kombu import Exchange, Queue
 
@@ -56,18 +58,32 @@ def lent() -> Iterator[None]:
             _execute(url, f"CREATE DATABASE {_quoted()}")
         yield
     finally:
-        _delete_queue()
+        _delete_queues()
         if url:
             connections.close_all()
             _execute(url, f"DROP DATABASE IF EXISTS {_quoted()} WITH (FORCE)")
 
 
-def _delete_queue() -> None:
+def _delete_queues() -> None:
+    """Take the check's own queues out of the broker: of its tasks, and what killed workers and Flower left."""
+    name, control = app.conf.task_default_queue, f"{app.conf.control_exchange}.pidbox"
     with contextlib.suppress(Exception), app.connection_for_write(connect_timeout=WAIT_SECONDS) as connection:
-        name = app.conf.task_default_queue
-        queue = Queue(name, Exchange(name), routing_key=name, channel=connection.default_channel)
-        queue.declare()  # kombu takes back only those bindings that this connection knows
-        queue.delete()
+        channel = connection.default_channel
+        _delete(Queue(name, Exchange(name), routing_key=name), channel)
+        for exchange in (get_exchange(connection, app.conf.event_exchange), Exchange(control, type="fanout")):
+            for key, _pattern, queue in getattr(channel, "get_table", _no_table)(exchange.name):
+                _delete(Queue(queue, exchange, routing_key=key, auto_delete=True), channel)
+
+
+def _delete(queue: Queue, channel: Any) -> None:
+    bound = queue(channel)
+    bound.declare()  # kombu takes back only those bindings that this connection knows
+    bound.delete()
+
+
+def _no_table(_exchange: str) -> list[tuple[str, str, str]]:
+    """RabbitMQ keeps its own, and deletes such queues with the connections of their readers."""
+    return []
 
 
 def _execute(url: str, statement: str) -> None:

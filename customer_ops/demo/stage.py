@@ -10,6 +10,8 @@ from customer_ops.demo.client import Person
 from customer_ops.demo.evidence import REFUNDS, Evidence, collect
 from customer_ops.demo.place import Place
 from customer_ops.demo.processes import Child, descendants, start_worker, wait_until
+from customer_ops.mailbox.script import Script
+from customer_ops.mailbox.store import Store
 from customer_ops.models import Order, RefundRequest, RefundState
 from customer_ops.sandbox.control import SandboxControl
 from durableflows import Money
@@ -77,6 +79,10 @@ class Stage:
             raise StoryFailed(f"process {attempt.pid} holds the lease, and is none of this demo's worker")
         os.kill(attempt.pid, signal.SIGKILL)
 
+    def refuse_next_mail(self, answer: str) -> None:
+        """Let the mail server read the next mail and then refuse it."""
+        Script(self.place.mail_script).add(f"TEXT {answer}")
+
     def start_worker(self) -> None:
         """Start another worker in place of one that is gone."""
         self.worker = start_worker(self.place, self.children)
@@ -107,15 +113,15 @@ class Stage:
         return seen
 
     def evidence(self, request: RefundRequest) -> Evidence:
-        """What the provider and the mail folder have of a request."""
-        return collect(self.sandbox.books(), self.place.folder / "mail", request)
+        """What the provider and the mail server have of a request."""
+        return collect(self.sandbox.books(), Store(self.place.mailbox), request)
 
     def wait(self, fact: Callable[[], T | None], *, what: str) -> T:
         """Wait for a fact, as long as the demo's processes live."""
 
         def look() -> T | None:
             for child in self.children:
-                if child.is_missed and not child.is_alive:
+                if child.is_missed and not child.is_alive and not child.is_observer:
                     raise StoryFailed(child.ending())
             return fact()
 

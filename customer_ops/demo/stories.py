@@ -80,6 +80,18 @@ def sent_twice(stage: Stage) -> str:
     return _end(stage.finish(request, RefundState.REFUNDED, refunds=1))
 
 
+def mail_refused(stage: Stage) -> str:
+    """The mail server reads the mail and says "not now": it is sent again, as the same mail."""
+    stage.refuse_next_mail("451 4.3.0 try again later")
+    seen = stage.finish(stage.ask(stage.order(large=False)), RefundState.REFUNDED, refunds=1)
+    answers = [letter.refusal for letter in seen.letters]
+    if answers != ["", "451 4.3.0 try again later"]:
+        raise StoryFailed(f"the mail server saw {len(answers)} mails, newest first not taken for: {answers}")
+    if len({letter.message_id for letter in seen.letters}) != 1:
+        raise StoryFailed(f"the mail came under {[letter.message_id for letter in seen.letters]}")
+    return f"{_end(seen)}; refused once, then taken under the same Message-ID"
+
+
 def _survived(stage: Stage, request: RefundRequest) -> str:
     seen = stage.finish(request, RefundState.REFUNDED, refunds=1)
     if _deaths(request) != 1:
@@ -104,5 +116,6 @@ STORIES: dict[str, Callable[[Stage], str]] = {
     "worker killed after the act": killed_worker,
     "broker emptied": emptied_broker,
     "same request twice": sent_twice,
+    "mail refused once": mail_refused,
 }
 """What is played, in this order."""

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
 
-from customer_ops.demo import place, processes, report, servers
-from customer_ops.demo.place import ROOT, CannotStart, Place
+from customer_ops.demo import flower, place, processes, report, servers
+from customer_ops.demo.place import ROOT, CannotStart, Place, Ports
 
 MARK = "CUSTOMER_OPS_DEMO"
 PASSWORD = "demo-password"  # noqa: S105 - printed on the screen, for pages that only this machine can reach
@@ -24,14 +24,14 @@ QUICK = {
     "PAYMENTS_SETTLE_SECONDS": "10",
     "DURABLEFLOWS_STALE_SECONDS": "6",
 }
-# A check writes to nobody, reports the deaths that it causes to nobody, and speaks plain HTTP with this machine.
-APART = {"EMAIL_HOST": "", "EMAIL_BACKEND": "", "SENTRY_DSN": "", "SECURE": "", "SANDBOX_FAULT_RATE": "0"}
+# A check reports the deaths that it causes to nobody, and speaks plain HTTP with this machine.
+APART = {"SENTRY_DSN": "", "SECURE": "", "SANDBOX_FAULT_RATE": "0"}
 
 
 class Command(BaseCommand):
     """Run the demo until Ctrl-C, or play its stories."""
 
-    help = "Runs web pages, a worker and a payment provider on this machine. Ctrl-C stops all."
+    help = "Runs web pages, a worker, a payment provider, a mail server and Flower on this machine. Ctrl-C stops all."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         try:
             if MARK not in os.environ:
                 _start_anew(check=check)
-            here = _read_place()
+            here = Place(Path(os.environ["CUSTOMER_OPS_DATA"]), Ports.read(os.environ[MARK]))
             sys.exit(report.play(here) if check else _run(here))
         except CannotStart as error:
             raise CommandError(str(error)) from None
@@ -49,14 +49,19 @@ class Command(BaseCommand):
 
 def _start_anew(*, check: bool) -> NoReturn:
     """Become the demo: the same command, in the demo's own environment."""
-    port = place.free_port() if check else place.read_port()
-    place.check_port(port)
+    ports = place.free_ports() if check else _chosen_ports()
     servers.require()
     settings = QUICK | APART | servers.own() if check else {"CELERY_TASK_DEFAULT_QUEUE": QUEUE}
-    here = Place(_folder(check=check), port, place.free_port(), settings)
-    environment = here.environment() | {MARK: f"{here.port} {here.sandbox_port}"}
+    here = Place(_folder(check=check), ports, settings)
+    environment = here.environment() | {MARK: str(ports)}
     command = [sys.executable, str(ROOT / "manage.py"), "demo", *(["--check"] if check else [])]
     os.execve(sys.executable, command, environment)  # noqa: S606 - no shell: our own command again
+
+
+def _chosen_ports() -> Ports:
+    port = place.read_port()
+    place.check_port(port)
+    return place.near_ports(port)
 
 
 def _folder(*, check: bool) -> Path:
@@ -67,46 +72,61 @@ def _folder(*, check: bool) -> Path:
     return folder
 
 
-def _read_place() -> Place:
-    port, sandbox_port = (int(text) for text in os.environ[MARK].split())
-    return Place(Path(os.environ["CUSTOMER_OPS_DATA"]), port, sandbox_port, {})
-
-
 def _run(here: Place) -> int:
     try:
         with processes.stopped_by_signals(), processes.ended_in_order() as children:
-            print("preparing: database, payment provider, shop …", flush=True)
+            print("preparing: database, payment provider, mail server, shop …", flush=True)
             processes.manage(here, "migrate", "--verbosity=0")
             processes.start_sandbox(here, children)
+            processes.start_mailbox(here, children)
             processes.manage(here, "seed_demo", f"--password={PASSWORD}")
             processes.start_worker(here, children)
+            flower_address = _start_flower(here, children)
             processes.start_web(here, children)
-            print(_welcome(here), flush=True)
+            print(_welcome(here, flower_address=flower_address), flush=True)
             _watch(children)
     except processes.Stopped:
         print("stopped", flush=True)
     return 0
 
 
+def _start_flower(here: Place, children: list[processes.Child]) -> str:
+    if not flower.is_installed():
+        return "not installed"
+    flower.start(here, children, password=PASSWORD)
+    return f"{here.flower_url}/"
+
+
 def _watch(children: list[processes.Child]) -> NoReturn:
-    """Wait until a process of the demo ends by itself, which it should not."""
+    """Wait until a process of the demo ends by itself, which it should not. One that only observes is no reason."""
     while True:
-        for child in children:
+        for child in list(children):
             if not child.is_alive:
-                raise CannotStart(child.ending())
+                if not child.is_observer:
+                    raise CannotStart(child.ending())
+                children.remove(child)
+                print(f"{child.ending()}\nNothing depends on it: the workflows go on.", flush=True)
         time.sleep(0.5)
 
 
-def _welcome(here: Place) -> str:
+def _welcome(here: Place, *, flower_address: str) -> str:
+    rows = (
+        ("Support desk", f"{here.url}/", "as agent"),
+        ("Decisions", f"{here.url}/admin/", "as manager (refunds above USD 500.00), director or admin"),
+        ("Runs", f"{here.url}/admin/durableflows/", "as admin"),
+        ("Step tasks", flower_address, f"as {flower.NAME}, in Flower"),
+        ("Mails", f"{here.mails_url}/", "no log-in: what went out to customers"),
+        ("Payment provider", here.payments_url, "no log-in: an API with its own books"),
+    )
+    width = max(len(address) for _, address, _ in rows)
+    lines = "\n".join(f"  {name:<17}{address:<{width}}  {who}" for name, address, who in rows)
     return f"""
-  Support desk     {here.url}/          log in as agent
-  Decisions        {here.url}/admin/    log in as manager (refunds above USD 500.00), director or admin
-  Password         {PASSWORD}
-  Payment provider {here.payments_url}  with its own books
-  Mail, logs       {here.folder / "mail"}, {here.folder / "logs"}
+{lines}
+  {"Password":<17}{PASSWORD}
+  {"Logs":<17}{here.folder / "logs"}
 
   Try: as agent, refund part of an order under USD 500.00 and reload its page. Then one above: it waits for a manager,
   who finds it in the admin under "Approval requests". Kill any process in between, with -9 too: the demo ends, and
-  `make demo` goes on where it was. Nothing is lost or paid twice.
+  `make demo` goes on where it was. Nothing is lost or paid twice. Flower only watches: without it all goes on.
 
   Ctrl-C stops everything; `make demo` starts again on the same data."""
