@@ -7,6 +7,7 @@ import hmac
 
 from durableflows.conf import settings
 from durableflows.core.payload import JSON, check_size, keyed_digest
+from durableflows.errors import InvalidState
 from durableflows.models import WorkflowRun
 
 
@@ -21,7 +22,13 @@ def seal(run: WorkflowRun, data: dict[str, JSON], sequence: int) -> None:
 def is_sealed(run: WorkflowRun) -> bool:
     """Was the checkpoint written by this project, for this run, at this sequence?"""
     key = settings().state_keys().get(run.data_key_id)
-    return key is not None and hmac.compare_digest(run.data_digest, keyed_digest(_sealed(run), key))
+    if key is None:
+        return False
+    try:
+        digest = keyed_digest(_sealed(run), key)
+    except (InvalidState, RecursionError):  # infinity, a lone surrogate, too deep: we never wrote that
+        return False
+    return hmac.compare_digest(run.data_digest.encode("utf-8", "replace"), digest.encode())
 
 
 def _sealed(run: WorkflowRun) -> dict[str, JSON]:

@@ -20,12 +20,9 @@ from durableflows.models import ApprovalRequest, StepAttempt, StepRun, WorkflowR
 from durableflows.models.locks import lock_steps
 from durableflows.transactions import database
 
+CHECKPOINT_FIELDS = ("data", "checkpoint_sequence", "data_digest", "data_key_id")
 RUN_FIELDS = (
     "state",
-    "data",
-    "checkpoint_sequence",
-    "data_digest",
-    "data_key_id",
     "attempts_count",
     "iterations_count",
     "cancel_asked_at",
@@ -84,8 +81,10 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
         _move_step(step, decision, now)
     step.needs_person = decision.needs_person
     step.store(*STEP_FIELDS)
+    checkpoint: tuple[str, ...] = ()
     if decision.data is not None and decision.data != run.data:
         integrity.seal(run, decision.data, run.checkpoint_sequence + 1)
+        checkpoint = CHECKPOINT_FIELDS
     facts = _facts(step, decision, attempt)
     journal.record(run, f"step.{_past(decision)}", at=now, step=step, actor_name=actor_name, data=facts)
     for name in decision.next_steps:
@@ -96,7 +95,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
         park(run, decision.park, now)
     if decision.end is not None:
         _end(run, step, decision.end, now)
-    conclude(run, now)
+    conclude(run, now, checkpoint)
     if step.state == StepState.READY and not run.parked_reason and not run.ended_at:
         _send_when_due(step, now)
 
@@ -139,14 +138,18 @@ def begin_ending(run: WorkflowRun, reason: EndingReason, detail: str, now: datet
     _close_requests(run, f"the run is ending: {detail or reason}", now)
 
 
-def conclude(run: WorkflowRun, now: datetime) -> None:
-    """Bring the run's state in line with its steps and flags, end it when it is due, and store it."""
+def conclude(run: WorkflowRun, now: datetime, checkpoint: tuple[str, ...] = ()) -> None:
+    """Bring the run's state in line with its steps and flags, end it when it is due, and store it.
+
+    checkpoint   its fields when it is a new one. Else it is left alone: what was tampered with may be no JSON, and the
+                 run must be parked or cancelled all the same
+    """
     if run.ended_at is None and run.ending_reason:
         _settle_down(run, now)
     if run.ended_at is None:
         _follow_steps(run)
     run.changed_at = now
-    run.store(*RUN_FIELDS)
+    run.store(*RUN_FIELDS, *checkpoint)
 
 
 def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:

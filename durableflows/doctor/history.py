@@ -39,7 +39,7 @@ def examine_history(scope: Scope) -> list[Finding]:
     while True:
         with snapshot():
             runs = _batch(scope, last)
-            unsealed += [(run.pk, _why_unsealed(run)) for run in runs if not _is_sealed(run)]
+            unsealed += [(run.pk, _why_unsealed(run)) for run in runs if not integrity.is_sealed(run)]
             broken += _broken_chains(runs)
         if len(runs) < BATCH:
             return [*listed("state-digest", unsealed), *listed("event-chain", broken)]
@@ -49,13 +49,6 @@ def examine_history(scope: Scope) -> list[Finding]:
 def _batch(scope: Scope, last: UUID | None) -> list[WorkflowRun]:
     rows = scope.runs().only(*NEEDED)
     return list((rows if last is None else rows.filter(pk__gt=last))[:BATCH])
-
-
-def _is_sealed(run: WorkflowRun) -> bool:
-    try:
-        return integrity.is_sealed(run)
-    except InvalidState:
-        return False
 
 
 def _why_unsealed(run: WorkflowRun) -> str:
