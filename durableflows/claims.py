@@ -111,16 +111,37 @@ def _definition(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefin
 
 
 def _leave_for_another(run: WorkflowRun, step: StepRun, now: datetime) -> None:
-    known_at = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
-    label = f"{run.workflow} v{run.version}"
-    live = Worker.objects.using(database()).filter(stopped_at__isnull=True, heartbeat_at__gt=now - timedelta(minutes=2))
-    somebody = any([run.workflow, run.version] in worker.knows for worker in live)
-    if not somebody and step.created_at < known_at and run.changed_at < known_at:
-        _park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {label}", now)
+    if park_if_unknown(run, step, now):
         return
-    step.retry_reason = f"{WAITS_FOR_WORKER} {label}"
+    step.retry_reason = f"{WAITS_FOR_WORKER} {run.workflow} v{run.version}"
     step.resend_at = now + timedelta(seconds=min(2.0 * 2 ** min(step.sends, 6), 60.0))
     step.store("retry_reason", "resend_at")
+
+
+def known_releases(now: datetime) -> set[tuple[str, int]] | None:
+    """The workflows and versions that a worker of the last UNKNOWN_WORKFLOW_SECONDS knew; None: nobody can say.
+
+    Stopped ones count: they may be starting again. Somebody must have been there all that time: the first worker after
+    a night without any must not take for lost what the second one brings.
+    """
+    since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
+    heard = list(Worker.objects.using(database()).filter(heartbeat_at__gt=since))
+    if not any(worker.started_at <= since and worker.stopped_at is None for worker in heard):
+        return None
+    return {(str(name), int(version)) for worker in heard for name, version in worker.knows}
+
+
+def park_if_unknown(run_locked: WorkflowRun, step_locked: StepRun, now: datetime) -> bool:
+    """Park a run whose READY step nobody can take: no worker has known its release for UNKNOWN_WORKFLOW_SECONDS."""
+    run = run_locked
+    since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
+    if step_locked.created_at >= since or run.changed_at >= since:
+        return False
+    known = known_releases(now)
+    if known is None or (run.workflow, run.version) in known:
+        return False
+    _park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {run.workflow} v{run.version}", now)
+    return True
 
 
 def _park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
-from durableflows import clock, dispatch, progress
+from durableflows import claims, clock, dispatch, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import WAITS_FOR_WORKER, free_locked
 from durableflows.conf import settings
@@ -180,6 +180,29 @@ def send_unclaimed(now: datetime) -> int:
     return sent
 
 
+def park_unknown(now: datetime) -> int:
+    """Park runs whose workflow or version no worker knows: Celery throws messages for unknown tasks away, unseen."""
+    known = claims.known_releases(now)
+    if known is None:
+        return 0
+    since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
+    steps = _steps().filter(state=StepState.READY, created_at__lt=since, run__state__in=GOING_ON)
+    steps = steps.filter(run__changed_at__lt=since)
+    for name, version in known:
+        steps = steps.exclude(run__workflow=name, run__version=version)
+    return _each(steps.order_by("created_at"), _park_unknown)
+
+
+@transact
+def _park_unknown(step_id: UUID) -> bool:
+    run_id = progress.run_of(step_id)
+    run = try_lock_run(run_id) if run_id else None
+    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
+        return False
+    step = lock_step(step_id)
+    return step.state == StepState.READY and claims.park_if_unknown(run, step, clock.now())
+
+
 def look_at_unsettled(now: datetime) -> int:
     """Route steps whose effects are in doubt or pending."""
     states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
@@ -267,6 +290,7 @@ JOBS: dict[str, Callable[[datetime], int]] = {
     "due retries": wake_due,
     "unsent steps": send_ready,
     "lost messages": send_unclaimed,
+    "unknown releases": park_unknown,
     "unsettled effects": look_at_unsettled,
     "audits": audit_absent,
     "expired requests": expire_requests,
