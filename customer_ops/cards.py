@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 
 from customer_ops import services
 from customer_ops.forms import RefundForm, fresh_form
-from customer_ops.models import MAY_ASK, Charge, Order, RefundRequest
+from customer_ops.models import MAY_ASK, Charge, Order, RefundRequest, RefundState
 from customer_ops.run_facts import facts_of
 from customer_ops.situation import Situation, situation_of
 from customer_ops.standing import RunFacts, Standing, needs_a_look, standing_of
@@ -140,7 +140,7 @@ def _tally(charge: Charge, requests: list[RefundRequest], facts: Mapping[UUID, R
     refunded = underway = doubt = nothing
     for request in requests:
         own = _own(request, facts)
-        if request.state == "REFUNDED":
+        if request.state == RefundState.REFUNDED or (request.is_pending and own is not None and own.has_paid):
             refunded += request.amount
         elif request.is_pending and own is not None and own.may_have_paid:
             doubt += request.amount

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from customer_ops.models import RefundState
-from customer_ops.standing import Outside, RunFacts
+from customer_ops.standing import SENT_STATES, Outside, RunFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ _CERTAIN = {
 }
 _PAYMENT: dict[str, tuple[str, str]] = {
     "DISPATCHED": ("It was sent to the payment provider", "Whether the provider paid: no answer is here yet"),
-    "UNKNOWN": ("It was sent to the payment provider, and is never paid twice", "Whether the money went back"),
+    "UNKNOWN": ("It was sent to the payment provider", "Whether the money went back"),
     "ACCEPTED": ("The payment provider has taken it", "When the provider will be done with it"),
     "CONFIRMED": ("The payment provider has paid it", ""),
     "REJECTED": ("The payment provider refused it, so no money has left", ""),
@@ -51,7 +51,7 @@ def situation_of(state: str, refund_id: str, facts: RunFacts | None, *, now: dat
         return Situation(certain, unknown)
     if state != RefundState.PENDING:
         unknown = _unknown_mail(facts.mail)
-    return Situation(certain, unknown, _next(state, facts, now), facts.alert)
+    return Situation(certain, unknown, _next(state, facts, now), in_words(facts.alert))
 
 
 def _money(state: str, refund_id: str, facts: RunFacts | None) -> tuple[Phrase, Phrase | None]:
@@ -61,7 +61,7 @@ def _money(state: str, refund_id: str, facts: RunFacts | None) -> tuple[Phrase, 
     if state != RefundState.PENDING or payment is None or payment.state not in _PAYMENT:
         return NOTHING_LEFT, None
     certain, unknown = _PAYMENT[payment.state]
-    is_sent = payment.state in ("DISPATCHED", "UNKNOWN", "ACCEPTED")
+    is_sent = payment.state in SENT_STATES
     return Phrase(certain, payment.sent_at if is_sent else None), Phrase(unknown) if unknown else None
 
 
@@ -85,7 +85,7 @@ def _next(state: str, facts: RunFacts, now: datetime) -> Phrase | None:
 
 def _next_of_ending(facts: RunFacts) -> Phrase:
     who = f"Called off by {facts.cancelled_by}" if facts.cancelled_by else "It is being stopped"
-    if facts.payment is None or facts.payment.state not in ("DISPATCHED", "UNKNOWN", "ACCEPTED"):
+    if facts.payment is None or not facts.may_have_paid:
         return Phrase(f"{who}; it ends when nothing of it is on its way any more", _settles(facts.payment))
     return Phrase(f"{who}; first it is found out whether it was paid", facts.payment.next_lookup_at or facts.wake_at)
 
@@ -97,9 +97,10 @@ def _settles(payment: Outside | None) -> datetime | None:
 def _next_of_step(facts: RunFacts, now: datetime) -> Phrase | None:
     if facts.question is not None:
         silence = "others are asked" if facts.question.asks_others else "it is denied by itself"
-        return Phrase(f"A manager decides; without an answer {silence}", facts.question.expires_at)
+        return Phrase(f"A manager decides; if nobody answers, {silence}", facts.question.expires_at)
     if facts.step_state == "RETRY_SCHEDULED":
-        return Phrase(f"{_because(_what(facts, 'is tried again'), facts.retry_reason)}", facts.wake_at)
+        why = f" ({in_words(facts.retry_reason)})" if facts.retry_reason else ""
+        return Phrase(_what(facts, f"did not work{why} and is tried again"), facts.wake_at)
     if facts.step_state == "READY":
         is_later = facts.wake_at is not None and facts.wake_at > now
         return Phrase(_what(facts, "goes on" if is_later else "is about to begin"), facts.wake_at if is_later else None)
@@ -128,6 +129,17 @@ STEPS = {
 """The steps of the refund, as people call them. A step of another release is called by its own name."""
 
 
+EFFECTS = {"payments.refund": "the refund", "mail.send": "the mail to the customer"}
+"""The actions outside, as people call them in the middle of a sentence."""
+
+
+def in_words(text: str) -> str:
+    """Say a sentence of the engine with people's names for the actions outside."""
+    for name, words in EFFECTS.items():
+        text = text.replace(name, words)
+    return text
+
+
 def step_name(name: str) -> str:
     """Say a step's name at the beginning of a sentence."""
     return STEPS.get(name, name.replace("_", " ").capitalize())
@@ -138,4 +150,4 @@ def _what(facts: RunFacts, does: str) -> str:
 
 
 def _because(text: str, reason: str) -> str:
-    return f"{text}: {reason}" if reason else text
+    return f"{text}: {in_words(reason)}" if reason else text

@@ -9,8 +9,8 @@ from enum import Enum
 
 from customer_ops.models import RefundState
 
-SENT_STATES = frozenset({"DISPATCHED", "UNKNOWN"})
-"""States of the payment in which it may have acted, and nobody here knows."""
+SENT_STATES = frozenset({"DISPATCHED", "UNKNOWN", "ACCEPTED"})
+"""States of the payment in which money may have left, and nobody here knows."""
 
 
 class Standing(Enum):
@@ -84,6 +84,11 @@ class RunFacts:
         return self.payment is not None and self.payment.state in SENT_STATES
 
     @property
+    def has_paid(self) -> bool:
+        """Is it known that the money went back? The request says so only a step later."""
+        return self.payment is not None and self.payment.state == "CONFIRMED"
+
+    @property
     def is_stuck(self) -> bool:
         """Does it go on only when a person has looked at it?"""
         return self.needs_person or self.state == "PARKED" or bool(self.alert)
@@ -99,9 +104,9 @@ def standing_of(state: str, facts: RunFacts | None) -> Standing:
 
 
 def _of_payment(facts: RunFacts) -> Standing | None:
-    state = facts.payment.state if facts.payment else ""
-    if state == "CONFIRMED":
+    if facts.has_paid:
         return Standing.PAID
+    state = facts.payment.state if facts.payment else ""
     # A send is at rest in DISPATCHED only while its worker is at it; anything else means that the answer is lost.
     if state == "UNKNOWN" or (state == "DISPATCHED" and facts.step_state != "RUNNING"):
         return Standing.DOUBT

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from customer_ops.situation import step_name
+from customer_ops.situation import in_words, step_name
 from durableflows.api import Fact, Line
 
 SHOWN = 6
@@ -43,9 +43,12 @@ def tell(lines: Iterable[Line]) -> Timeline:
 
 def _entry(line: Line) -> Entry | None:
     if line.about is None or line.about.kind not in _TELLERS:
-        return Entry(line.at, line.text, line.kind)
+        return Entry(line.at, in_words(line.text), line.kind)
     told = _TELLERS[line.about.kind](line.about, line)
-    return None if told is None else Entry(line.at, *told)
+    if told is None:
+        return None
+    text, kind = told
+    return Entry(line.at, text if line.about.actor else in_words(text), kind)  # what a person wrote stays as it is
 
 
 def _with(text: str, more: str) -> str:
@@ -156,8 +159,7 @@ def _open_lookup(fact: Fact, line: Line) -> Told:
 
 
 def _thing(fact: Fact) -> str:
-    names = {"payments.refund": "the refund", "mail.send": "the mail"}
-    return names.get(fact.text("effect"), fact.text("effect"))
+    return in_words(fact.text("effect"))
 
 
 def _asked(fact: Fact, line: Line) -> Told:

@@ -1,4 +1,4 @@
-"""Moments as people read them: `{% moment at now %}` gives "10:38", `{% moment_near at now %}` adds "(in 2 days)".
+"""Moments as people read them: `{% moment at now %}` gives "10:38", `{% moment_near at now %}` "at 10:38 (in 2 days)".
 
 In the current time zone, inside a `<time>` element that has the exact moment.
 """
@@ -24,8 +24,10 @@ def moment(at: datetime, now: datetime) -> SafeString:
 
 @register.simple_tag
 def moment_near(at: datetime, now: datetime) -> SafeString:
-    """Show a moment, and how far away it is."""
-    return _element(at, f"{clock_words(at, now)} ({near_words(at, now)})")
+    """Show a moment behind a sentence, and how far away it is: "at 10:38 (in 2 minutes)"."""
+    is_today = timezone.localtime(at).date() == timezone.localtime(now).date()
+    element = _element(at, f"{clock_words(at, now)} ({near_words(at, now)})")
+    return format_html("{} {}", "at" if is_today else "on", element)
 
 
 @register.simple_tag

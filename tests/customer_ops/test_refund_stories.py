@@ -298,7 +298,7 @@ def test_the_page_tells_how_far_a_refund_is(
     world.run_until_idle()
     done = client.get("/orders/R-1/").content.decode()
 
-    assert "pending" in waiting
+    assert "waiting for a manager" in waiting
     assert "refunded" in done
     assert waiting != done
 

@@ -1,0 +1,31 @@
+"""The filter that shows texts of others: nothing invisible is left, and nothing is marked as safe."""
+
+import pytest
+from django.template import Context, Template
+
+from durableflows.templatetags.durableflows import visible
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        ("", ""),
+        (7, "7"),
+        ("Ada", "Ada"),
+        ("a\u202eb", "a⟦U+202E⟧b"),
+        ("a\x07b", "a⟦U+0007⟧b"),
+        ("one\r\ntwo\n", "one\ntwo"),
+        ("x" * 5000, "x" * 5000),
+        ("\u202e" * 40, "⟦U+202E⟧" * 40),
+        ("\U000e0001", "⟦U+E0001⟧"),
+    ],
+)
+def test_what_would_be_obeyed_is_spelled_out(value: object, shown: str) -> None:
+    assert visible(value) == shown
+
+
+def test_the_page_escapes_it() -> None:
+    page = Template("{% load durableflows %}{{ text|visible }}").render(Context({"text": "<b>\u202e</b>"}))
+
+    assert page == "&lt;b&gt;⟦U+202E⟧&lt;/b&gt;"
