@@ -1,5 +1,6 @@
 """What becomes of steps whose effects are not settled, and the verdicts of people. One function, one verb."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -125,6 +126,40 @@ def _declared(run: WorkflowRun, row: SideEffect) -> EffectDefinition[object] | N
         return registry.get(run.workflow, run.version).effects.get(row.effect)
     except InvalidDefinition:
         return None
+
+
+@transact
+def end_audit_if_lost(effect_id: UUID, known: Collection[tuple[str, int]] | None) -> bool:
+    """End the audit of an ABSENT effect that nobody can look up any more, and leave it to a person by an alert.
+
+    known   the releases that workers know, or None when nobody can say; a release that is known here is judged here
+    """
+    run_id = SideEffect.objects.using(database()).filter(pk=effect_id).values_list("run_id", flat=True).first()
+    run = try_lock_run(run_id) if run_id else None
+    if run is None:
+        return False
+    row, now = lock_effect(effect_id), clock.now()
+    if row.state != EffectState.ABSENT or row.audit_at is None or row.audit_at > now or not _is_lost(run, row, known):
+        return False
+    row.audit_at = None
+    row.store("audit_at")
+    text = (
+        f"{row.effect} was found absent, and cannot be looked up once more: the code that could is gone. "
+        f"Look for {row.key} at {row.provider}"
+    )
+    run.alert, run.alert_at = f"{run.alert}; {text}" if run.alert else text, now
+    data: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "text": text}
+    journal.record(run, "effect.alert", at=now, step=row.step, data=data)
+    run.store("alert", "alert_at", *journal.FIELDS)
+    return True
+
+
+def _is_lost(run: WorkflowRun, row: SideEffect, known: Collection[tuple[str, int]] | None) -> bool:
+    try:
+        effect = registry.get(run.workflow, run.version).effects.get(row.effect)
+    except InvalidDefinition:
+        return known is not None and (run.workflow, run.version) not in known
+    return effect is None or effect.lookup is None
 
 
 def resolve_effect(

@@ -224,6 +224,14 @@ def audit_absent(now: datetime) -> int:
     return _each(rows.order_by("audit_at"), _while_open(dispatch.send_lookup))
 
 
+def end_lost_audits(now: datetime) -> int:
+    """Give an end to audits that nobody can make any more, because the effect's code or its lookup is gone."""
+    since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
+    rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lt=since)
+    known = claims.known_releases(now)
+    return _each(rows.order_by("audit_at"), lambda pk: reconcile.end_audit_if_lost(pk, known))
+
+
 def expire_requests(now: datetime) -> int:
     """Escalate or deny requests whose time is over."""
     rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, expires_at__lte=now)
@@ -293,6 +301,7 @@ JOBS: dict[str, Callable[[datetime], int]] = {
     "unknown releases": park_unknown,
     "unsettled effects": look_at_unsettled,
     "audits": audit_absent,
+    "lost audits": end_lost_audits,
     "expired requests": expire_requests,
     "deadlines": end_overdue_runs,
     "quiet ends": confirm_ends,
