@@ -4,6 +4,11 @@ For tests/console/test_admin_unfold.py, which runs a process with these settings
 """
 
 from tests.settings import *  # noqa: F403 - the same project
+from tests.settings import DATABASES
 from tests.settings import INSTALLED_APPS as APPS
 
 INSTALLED_APPS = ["unfold", *APPS]
+# The tests that started this process use the other one at the same time.
+for database in DATABASES.values():
+    if database:
+        database["TEST"] = {"NAME": "test_durableflows_unfold"}

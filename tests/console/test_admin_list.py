@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from durableflows import api, clock
 from durableflows.core import registry
 from durableflows.models import ApprovalRequest
-from tests.support.bonus import PERMISSION
+from tests.support.bonus import OTHER_PERMISSION, PERMISSION
 from tests.support.pages import LIST, Ask, Browse, People, address, answer, text
 
 pytestmark = pytest.mark.django_db
@@ -18,23 +18,67 @@ pytestmark = pytest.mark.django_db
 def test_the_list_says_in_words_what_waits(asked: ApprovalRequest, manager: User, browse: Browse):
     page = text(browse(manager).get(LIST)).replace("\N{NO-BREAK SPACE}", " ")
 
-    for words in ("Bonus for Ada", "USD 600.00", "asker", "in 1 day, 23 hours", "waiting", address(asked)):
+    said = ("Bonus for Ada", "USD 600.00", "Ada", "asker", "less than a minute ago", "in 1 day, 23 hours", "waiting")
+    for words in (*said, address(asked), "1 request waits for you.", "Waiting for me (1)"):
         assert words in page
 
 
 @pytest.mark.parametrize(
-    ("standing", "shown"), [("mine", ["Cy"]), ("open", ["Bo", "Cy"]), ("overdue", ["Ada"]), ("decided", ["Di"])]
+    ("standing", "shown"),
+    [
+        ("", ["Cy"]),
+        ("mine", ["Cy"]),
+        ("open", ["Bo", "Cy", "Ed"]),
+        ("overdue", ["Ada", "Ed"]),
+        ("by_me", ["Fay"]),
+        ("decided", ["Di", "Fay"]),
+        ("all", ["Ada", "Bo", "Cy", "Di", "Ed", "Fay"]),
+        ("of nobody's making", ["Ada", "Bo", "Cy", "Di", "Ed", "Fay"]),
+    ],
 )
 def test_the_list_is_filtered_by_where_requests_stand(
     standing: str, shown: list[str], ask: Ask, manager: User, person: People, browse: Browse
 ):
     late, _own, _mine, done = ask("Ada"), ask("Bo", by=manager), ask("Cy"), ask("Di")
+    handed_on, by_me = ask("Ed", by=manager), ask("Fay")
+    ApprovalRequest.objects.filter(pk=handed_on.pk).update(ladder_position=1, permission=OTHER_PERMISSION)
+    api.answer(by_me.pk, "approve", by=manager, facts_digest=by_me.facts_digest)
     ApprovalRequest.objects.filter(pk=late.pk).update(expires_at=clock.now() - timedelta(seconds=1))
     api.answer(done.pk, "reject", by=person("boss", PERMISSION), facts_digest=done.facts_digest)
 
-    page = text(browse(manager).get(LIST, {"standing": standing}))
+    page = text(browse(manager).get(LIST, {"standing": standing} if standing else {}))
 
-    assert [name for name in ("Ada", "Bo", "Cy", "Di") if f"Bonus for {name}" in page] == shown
+    names = ("Ada", "Bo", "Cy", "Di", "Ed", "Fay")
+    assert [name for name in names if f"Bonus for {name}" in page] == shown
+
+
+def test_what_waits_is_listed_soonest_first(ask: Ask, manager: User, browse: Browse):
+    for days, name in ((3, "Cy"), (1, "Ada"), (2, "Bo")):
+        ApprovalRequest.objects.filter(pk=ask(name).pk).update(expires_at=clock.now() + timedelta(days=days))
+
+    page = text(browse(manager).get(LIST))
+
+    places = [page.index(f"Bonus for {name}") for name in ("Ada", "Bo", "Cy")]
+    assert places == sorted(places)
+    assert "3 requests wait for you." in page
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({}, "Nothing waits for you."),
+        ({"standing": "overdue"}, "No request is overdue."),
+        ({"standing": "by_me"}, "You have decided nothing yet."),
+        ({"q": "nobody's"}, "Nothing was found."),
+    ],
+)
+def test_an_empty_list_says_what_is_empty(query: dict[str, str], words: str, asked: ApprovalRequest, browse: Browse):
+    asker = User.objects.get(username="asker")
+
+    page = text(browse(asker).get(LIST, query)).replace("&#x27;", "'")
+
+    assert words in page
+    assert "Bonus for Ada" not in page
 
 
 def test_a_vote_given_is_no_longer_waiting_for_me(ask: Ask, manager: User, browse: Browse):
@@ -53,15 +97,29 @@ def test_requests_are_found(query: str, ask: Ask, manager: User, browse: Browse)
     assert ("Bonus for Bo" in found) == (query == "asker")
 
 
+@pytest.mark.parametrize("standing", ["mine", "overdue", "by_me", "all"])
 def test_the_list_asks_the_database_no_more_for_many_rows(
-    ask: Ask, manager: User, browse: Browse, django_assert_max_num_queries: Any
+    standing: str, ask: Ask, manager: User, browse: Browse, django_assert_max_num_queries: Any
 ):
-    for number in range(12):
-        ask(f"No. {number}")
-    client = browse(manager)
+    first, client = ask("the first"), browse(manager)
+    if standing == "overdue":
+        ApprovalRequest.objects.update(ladder_position=1)
+    if standing == "by_me":
+        api.answer(first.pk, "reject", by=manager, facts_digest=first.facts_digest)
 
-    with django_assert_max_num_queries(15):
-        client.get(LIST)
+    with django_assert_max_num_queries(15) as few:
+        client.get(LIST, {"standing": standing})
+    for number in range(8):
+        asked = ask(f"No. {number}")
+        if standing == "by_me":
+            api.answer(asked.pk, "reject", by=manager, facts_digest=asked.facts_digest)
+    if standing == "overdue":
+        ApprovalRequest.objects.update(ladder_position=1)
+    with django_assert_max_num_queries(len(few)) as many:
+        page = text(client.get(LIST, {"standing": standing}))
+
+    assert len(many) == len(few)
+    assert page.count("Bonus for No.") == 8
 
 
 def test_a_request_opens_on_its_decision_page(asked: ApprovalRequest, manager: User, browse: Browse):
