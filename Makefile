@@ -10,7 +10,7 @@ CHECK_DJANGO = DATABASE_URL=sqlite://:memory: $(RUN) manage.py
 .PHONY: help install check test demo clean
 
 help:
-	@echo "make demo      the console, a worker, a payment sandbox and seeded cases on this machine; Ctrl-C stops all"
+	@echo "make demo      desk, worker, payment sandbox, mails, Flower and seeded cases on this machine; Ctrl-C stops all"
 	@echo "make test      all tests on a throwaway PostgreSQL and Redis        (ARGS=tests/unit picks some)"
 	@echo "make check     format, lint, types, layers, Django's checks, missing migrations"
 	@echo "make install   only the environment in $(VENV)                        (PYTHON=python3.12 picks an interpreter)"

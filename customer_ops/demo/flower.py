@@ -20,7 +20,7 @@ def is_installed() -> bool:
 def start(place: Place, children: list[Child], *, password: str) -> Child:
     """Start it; it is not waited for. Returns its process, whose end harms nobody."""
     command = [sys.executable, "-m", "celery", "-A", "customer_ops", "flower"]
-    child = Child("flower", command, place, settings=_options(place, password=password))
+    child = Child("flower", command, place, ready="Connected to", settings=_options(place, password=password))
     child.is_observer = True
     children.append(child)
     return child
@@ -33,5 +33,6 @@ def _options(place: Place, *, password: str) -> dict[str, str]:
         "FLOWER_BASIC_AUTH": f"{NAME}:{password}",
         "FLOWER_UNAUTHENTICATED_API": "false",
         "FLOWER_READ_ONLY": "true",  # a task that is revoked here would leave no trace in the run's history
+        "FLOWER_TASKS_COLUMNS": "name,args,state,received,runtime,worker",
         "FLOWER_ENABLE_EVENTS": "false",  # the workers send them by their settings
     }

@@ -1,4 +1,4 @@
-"""The demo's processes: started in order, watched, ended in the reverse order. Each writes a log into the folder."""
+"""Processes that are started, watched, and ended in the reverse order. Each writes a log into the demo's folder."""
 
 import contextlib
 import ctypes
@@ -40,9 +40,10 @@ def wait_until(fact: Callable[[], T], *, seconds: float, what: str) -> T:
 
 
 class Child:
-    """One process of the demo. `stdin`: subprocess.PIPE for one that ends when its standard input is closed.
+    """One process of the demo.
 
-    `settings`: environment variables for it alone. One that only observes may end, and the others go on.
+    `ready`: what it prints when others may rely on it. `stdin`: subprocess.PIPE for one that ends when its standard
+    input is closed. `settings`: environment variables for it alone. An observer may end, and the others go on.
     """
 
     is_observer = False
@@ -53,10 +54,12 @@ class Child:
         command: list[str],
         place: Place,
         *,
+        ready: str,
         stdin: int = subprocess.DEVNULL,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.name, self.log = name, place.folder / "logs" / f"{name}.log"
+        self._ready = ready
         self.is_missed = True  # until we end it ourselves: nobody else should
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:
@@ -88,13 +91,13 @@ class Child:
         tail = "\n".join(self.output().splitlines()[-15:])
         return f"{self.name} ended with code {self.process.returncode}:\n{tail}\n({self.log})"
 
-    def wait_for_output(self, text: str) -> None:
-        """Wait until it has printed a text. Raises CannotStart with its last lines when it ends before."""
+    def wait_until_ready(self) -> None:
+        """Wait until it says that it is ready. Raises CannotStart with its last lines when it ends before."""
 
         def printed() -> bool:
             if not self.is_alive:
                 raise CannotStart(self.ending())
-            return text in self.output()
+            return self._ready in self.output()
 
         try:
             wait_until(printed, seconds=START_SECONDS, what=f"{self.name} to start")
@@ -186,46 +189,6 @@ def ended_in_order() -> Iterator[list[Child]]:
 def _ignore_stops() -> None:
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
-
-
-# Each of these adds its process to the list before it waits, so that one that hangs is ended too.
-
-
-def start_sandbox(place: Place, children: list[Child]) -> Child:
-    """Start the payment provider, and wait until it answers."""
-    command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={place.ports.payments}", f"--books={place.books}"]
-    child = Child("payments", [*command, "--end-with-stdin"], place, stdin=subprocess.PIPE)
-    children.append(child)
-    child.wait_for_output('"url"')
-    return child
-
-
-def start_mailbox(place: Place, children: list[Child]) -> Child:
-    """Start the mail server that keeps what it takes, and wait until it takes mail."""
-    command = [sys.executable, "-m", "customer_ops.mailbox", f"--smtp-port={place.ports.smtp}", f"--desk={place.url}/"]
-    places = [f"--page-port={place.ports.mails}", f"--folder={place.mailbox}", f"--script={place.mail_script}"]
-    child = Child("mails", [*command, *places], place)
-    children.append(child)
-    child.wait_for_output("mails for smtp")
-    return child
-
-
-def start_worker(place: Place, children: list[Child]) -> Child:
-    """Start a Celery worker with its ticker, and wait until it takes tasks."""
-    command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", "2", "-l", "info"]
-    child = Child("worker", [*command, "-n", f"demo-{place.ports.web}-{time.monotonic_ns()}@%h"], place)
-    children.append(child)
-    child.wait_for_output(" ready.")
-    return child
-
-
-def start_web(place: Place, children: list[Child]) -> Child:
-    """Start the web pages, and wait until they are served."""
-    command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.ports.web}"]
-    child = Child("web", command, place)
-    children.append(child)
-    child.wait_for_output("Quit the server")
-    return child
 
 
 def manage(place: Place, *arguments: str) -> None:

@@ -1,5 +1,6 @@
 """Plays the stories one after the other and says of each, in a line, what was seen."""
 
+import contextlib
 import shutil
 import time
 import traceback
@@ -10,9 +11,9 @@ from django.db import connection
 from kombu.utils.url import sanitize_url
 
 from customer_ops.celery import app
-from customer_ops.demo import flower, processes, servers, watched
+from customer_ops.demo import parts, processes, servers, watched
 from customer_ops.demo.client import Person
-from customer_ops.demo.place import Place
+from customer_ops.demo.place import CannotStart, Place
 from customer_ops.demo.stage import Stage
 from customer_ops.demo.stories import STORIES
 from customer_ops.sandbox.control import SandboxControl
@@ -53,14 +54,10 @@ def _tell_all(place: Place, children: list[processes.Child]) -> Iterator[bool]:
 
 
 def _set(place: Place, children: list[processes.Child]) -> Stage:
-    processes.manage(place, "migrate", "--verbosity=0")
-    processes.start_sandbox(place, children)
-    processes.start_mailbox(place, children)
-    processes.manage(place, "seed_demo", f"--password={PASSWORD}")
-    worker = processes.start_worker(place, children)
-    if flower.is_installed():
-        flower.start(place, children, password=PASSWORD)
-    processes.start_web(place, children)
+    worker = parts.start(place, children, password=PASSWORD)
+    for watcher in (child for child in children if child.is_observer):
+        with contextlib.suppress(CannotStart):  # its own verdict says so
+            watcher.wait_until_ready()
     agent, manager = (Person(place.url, name, PASSWORD) for name in ("agent", "manager"))
     return Stage(place, SandboxControl(place.payments_url), children, worker, agent, manager)
 

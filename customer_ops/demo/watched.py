@@ -25,7 +25,7 @@ def look(stage: Stage, *, password: str) -> str:
     _refuse_strangers(stage)
     with httpx.Client(base_url=stage.place.flower_url, auth=(flower.NAME, password), trust_env=False) as client:
         tasks = stage.wait(lambda: _all_steps(client), what="Flower to list each step")
-    _find_only_ids(tasks)
+    find_only_ids(tasks)
     if not child.is_alive:
         raise StoryFailed(child.ending())
     if found := ERROR.findall(child.output()):
@@ -47,7 +47,8 @@ def _all_steps(client: httpx.Client) -> Tasks | None:
     return tasks if {f"refund.{step}" for step in STEPS} <= seen else None
 
 
-def _find_only_ids(tasks: Tasks) -> None:
+def find_only_ids(tasks: Tasks) -> None:
+    """Raise StoryFailed when a step's task holds anything but a run and its step, or Flower shows a customer."""
     steps = {str(step): str(run) for step, run in StepRun.objects.values_list("pk", "run_id")}
     for task in tasks.values():
         if not str(task["name"]).startswith("refund."):

@@ -92,6 +92,20 @@ print(*names[0])
     assert python(code, tmp_path).split() == ["customer_ops", "filesystem://"]
 
 
+@pytest.mark.parametrize(
+    ("queue", "expected"), [("", ["celery", "celeryev", "celery"]), ("shop", ["shop", "shopev", "shop"])]
+)
+def test_a_queue_of_ones_own_brings_events_and_remote_control_of_ones_own(
+    tmp_path: Path, queue: str, expected: list[str]
+) -> None:
+    """Otherwise Flower lists, and could end, the workers of whoever else is on that broker."""
+    code = """
+from customer_ops.celery import app
+print(app.conf.task_default_queue, app.conf.event_exchange, app.conf.control_exchange)
+"""
+    assert python(code, tmp_path, CELERY_TASK_DEFAULT_QUEUE=queue).split() == expected
+
+
 def test_static_files_are_served_without_debug_and_without_collecting(tmp_path: Path) -> None:
     code = """
 import django

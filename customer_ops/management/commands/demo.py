@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
 
-from customer_ops.demo import flower, place, processes, report, servers
+from customer_ops.demo import flower, parts, place, processes, report, servers
 from customer_ops.demo.place import ROOT, CannotStart, Place, Ports
 
 MARK = "CUSTOMER_OPS_DEMO"
@@ -76,25 +76,12 @@ def _run(here: Place) -> int:
     try:
         with processes.stopped_by_signals(), processes.ended_in_order() as children:
             print("preparing: database, payment provider, mail server, shop …", flush=True)
-            processes.manage(here, "migrate", "--verbosity=0")
-            processes.start_sandbox(here, children)
-            processes.start_mailbox(here, children)
-            processes.manage(here, "seed_demo", f"--password={PASSWORD}")
-            processes.start_worker(here, children)
-            flower_address = _start_flower(here, children)
-            processes.start_web(here, children)
-            print(_welcome(here, flower_address=flower_address), flush=True)
+            parts.start(here, children, password=PASSWORD)
+            print(_welcome(here), flush=True)
             _watch(children)
     except processes.Stopped:
         print("stopped", flush=True)
     return 0
-
-
-def _start_flower(here: Place, children: list[processes.Child]) -> str:
-    if not flower.is_installed():
-        return "not installed"
-    flower.start(here, children, password=PASSWORD)
-    return f"{here.flower_url}/"
 
 
 def _watch(children: list[processes.Child]) -> NoReturn:
@@ -109,7 +96,8 @@ def _watch(children: list[processes.Child]) -> NoReturn:
         time.sleep(0.5)
 
 
-def _welcome(here: Place, *, flower_address: str) -> str:
+def _welcome(here: Place) -> str:
+    flower_address = f"{here.flower_url}/" if flower.is_installed() else "not installed"
     rows = (
         ("Support desk", f"{here.url}/", "as agent"),
         ("Decisions", f"{here.url}/admin/", "as manager (refunds above USD 500.00), director or admin"),
@@ -127,6 +115,6 @@ def _welcome(here: Place, *, flower_address: str) -> str:
 
   Try: as agent, refund part of an order under USD 500.00 and reload its page. Then one above: it waits for a manager,
   who finds it in the admin under "Approval requests". Kill any process in between, with -9 too: the demo ends, and
-  `make demo` goes on where it was. Nothing is lost or paid twice. Flower only watches: without it all goes on.
+  `make demo` goes on where it was; nothing is lost or paid twice. Flower only watches: without it all goes on.
 
   Ctrl-C stops everything; `make demo` starts again on the same data."""
