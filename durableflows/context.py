@@ -4,11 +4,20 @@ import time
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from billiard.exceptions import SoftTimeLimitExceeded
+from django.db import connections
+
 from durableflows import ledger, wall_time
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import state as states
 from durableflows.core.classify import answer_of
-from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition, StepDefinition, WorkflowDefinition
+from durableflows.core.definition import (
+    HARD_LIMIT_AFTER_SECONDS,
+    SEND_BY_SECONDS,
+    EffectDefinition,
+    StepDefinition,
+    WorkflowDefinition,
+)
 from durableflows.core.directives import StepRef
 from durableflows.core.outcomes import Answer, AnswerKind, InDoubt, Outcome, Waits
 from durableflows.core.payload import JSON
@@ -20,11 +29,12 @@ from durableflows.leases import Claim
 from durableflows.ledger import Rejected, Reserved, Stored, Unsettled
 from durableflows.notes import note
 from durableflows.selectors import last_decision
-from durableflows.transactions import patiently
+from durableflows.transactions import database, patiently
 
 R = TypeVar("R")
 
-RECORD_FOR_SECONDS = 120.0
+# Of the seconds between a step's soft and its hard limit, those that are left for what comes after the receipt.
+KEPT_FOR_SETTLING_SECONDS = 2.0
 
 
 class RunContext(Run[WorkflowState]):
@@ -33,6 +43,7 @@ class RunContext(Run[WorkflowState]):
     def __init__(self, claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> None:
         self._claim, self._definition, self._step = claim, definition, step
         self._used: set[str] = set()
+        self._record_by = time.monotonic() + step.timeout_seconds + HARD_LIMIT_AFTER_SECONDS - KEPT_FOR_SETTLING_SECONDS
         self.id = str(claim.lease.run_id)
         self.state = states.load(definition.state_type, claim.data)
         self.owner_name, self.tenant, self.subject = claim.owner_name, claim.tenant, claim.subject
@@ -99,8 +110,19 @@ class RunContext(Run[WorkflowState]):
         raise EffectOpen(f"{name} may have happened", outcome=outcome) from error
 
     def _record(self, reserved: Reserved, answer: Answer) -> EffectState:
-        # Longer than the lease: what the provider said must not be lost with a connection (P2).
-        record = patiently(ledger.record, give_up_after_seconds=RECORD_FOR_SECONDS)
+        """Write what the provider said for as long as this process may live (P2); after that the effect is in doubt."""
+        try:
+            return self._record_patiently(reserved, answer)
+        except SoftTimeLimitExceeded:
+            # The step's time is over, and the hard limit has not struck: the receipt comes first. The connection may
+            # have been left in the middle of a statement.
+            connections[database()].close()
+            self._record_patiently(reserved, answer)
+            raise
+
+    def _record_patiently(self, reserved: Reserved, answer: Answer) -> EffectState:
+        left_seconds = self._record_by - time.monotonic()
+        record = patiently(ledger.record, give_up_after_seconds=left_seconds)
         lease = self._claim.lease
         return record(lease.run_id, lease.step_id, reserved.effect_id, reserved.send_id, answer)
 

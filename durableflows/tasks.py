@@ -11,10 +11,9 @@ from celery.app.task import Task
 
 from durableflows import lookups, runner
 from durableflows.core import registry
+from durableflows.core.definition import HARD_LIMIT_AFTER_SECONDS
 from durableflows.dispatch import LOOKUP_TASK
 from durableflows.services import reconcile
-
-HARD_LIMIT_AFTER_SECONDS = 5
 
 
 def register() -> None:

@@ -24,6 +24,8 @@ R_co = TypeVar("R_co", covariant=True)
 
 SEND_BY_SECONDS = 5.0
 """How long after the stored intent an effect may still leave (design, section 4: reserve returns `send_by`)."""
+HARD_LIMIT_AFTER_SECONDS = 5
+"""How long after a step's `timeout_seconds` its process is ended, where the pool can do that."""
 
 StepFunction: TypeAlias = Callable[..., object]
 """A step body: called with the workflow instance and the run."""
