@@ -54,7 +54,7 @@ class Child:
         command: list[str],
         place: Place,
         *,
-        ready: str,
+        ready: str = "",
         stdin: int = subprocess.DEVNULL,
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -93,11 +93,15 @@ class Child:
 
     def wait_until_ready(self) -> None:
         """Wait until it says that it is ready. Raises CannotStart with its last lines when it ends before."""
+        self.wait_for_output(self._ready)
+
+    def wait_for_output(self, text: str) -> None:
+        """Wait until it has printed a text. Raises CannotStart with its last lines when it ends before."""
 
         def printed() -> bool:
             if not self.is_alive:
                 raise CannotStart(self.ending())
-            return self._ready in self.output()
+            return text in self.output()
 
         try:
             wait_until(printed, seconds=START_SECONDS, what=f"{self.name} to start")
@@ -204,3 +208,58 @@ def manage(place: Place, *arguments: str) -> None:
     )
     if done.returncode != 0:
         raise CannotStart(f"manage.py {arguments[0]} failed:\n{(done.stderr or done.stdout).strip()[-2000:]}")
+
+
+# The parts of a demo. Each is added to the list before anybody waits for it, so that one that hangs is ended too.
+
+
+def start_sandbox(place: Place, children: list[Child]) -> Child:
+    """Start the payment provider, and wait until it answers."""
+    child = begin_sandbox(place, children)
+    child.wait_until_ready()
+    return child
+
+
+def start_mailbox(place: Place, children: list[Child]) -> Child:
+    """Start the mail server that keeps what it takes, and wait until it takes mail."""
+    child = begin_mailbox(place, children)
+    child.wait_until_ready()
+    return child
+
+
+def start_worker(place: Place, children: list[Child]) -> Child:
+    """Start a Celery worker with its ticker, and wait until it takes tasks."""
+    child = begin_worker(place, children)
+    child.wait_until_ready()
+    return child
+
+
+def begin_sandbox(place: Place, children: list[Child]) -> Child:
+    """Start the payment provider."""
+    command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={place.ports.payments}", f"--books={place.books}"]
+    ends = [*command, "--end-with-stdin"]
+    children.append(Child("payments", ends, place, ready='"url"', stdin=subprocess.PIPE))
+    return children[-1]
+
+
+def begin_mailbox(place: Place, children: list[Child]) -> Child:
+    """Start the mail server."""
+    command = [sys.executable, "-m", "customer_ops.mailbox", f"--smtp-port={place.ports.smtp}", f"--desk={place.url}/"]
+    places = [f"--page-port={place.ports.mails}", f"--folder={place.mailbox}", f"--script={place.mail_script}"]
+    children.append(Child("mails", [*command, *places], place, ready="mails for smtp"))
+    return children[-1]
+
+
+def begin_worker(place: Place, children: list[Child]) -> Child:
+    """Start a worker."""
+    command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", "2", "-l", "info"]
+    name = f"demo-{place.ports.web}-{time.monotonic_ns()}@%h"
+    children.append(Child("worker", [*command, "-n", name], place, ready=" ready."))
+    return children[-1]
+
+
+def begin_web(place: Place, children: list[Child]) -> Child:
+    """Start the web pages."""
+    command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.ports.web}"]
+    children.append(Child("web", command, place, ready="Quit the server"))
+    return children[-1]

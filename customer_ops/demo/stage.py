@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from customer_ops.demo.client import Person
 from customer_ops.demo.evidence import REFUNDS, Evidence, collect
-from customer_ops.demo.parts import start_worker
 from customer_ops.demo.place import Place
-from customer_ops.demo.processes import Child, descendants, wait_until
+from customer_ops.demo.processes import Child, descendants, start_worker, wait_until
 from customer_ops.mailbox.script import Script
 from customer_ops.mailbox.store import Store
 from customer_ops.models import Order, RefundRequest, RefundState
