@@ -85,11 +85,22 @@ def _cancel(request: RefundRequest, reason: str, *, by: User) -> WorkflowRun:
     try:
         return api.cancel(run.pk, by=by, reason=reason)
     except TooLate:
+        return _ended_meanwhile(request, run.pk)
+
+
+def _ended_meanwhile(request: RefundRequest, run_id: uuid.UUID) -> WorkflowRun:
+    """The run of a request that somebody else has called off. Raises CannotCallOff when it ended otherwise."""
+    run = api.get(run_id, by=None)
+    if run.cancel_asked_at is None:
+        endings.close_run(run.pk)
         request.refresh_from_db()
-        raise CannotCallOff(_too_late(request)) from None
+        raise CannotCallOff(_too_late(request))
+    return run
 
 
 def _too_late(request: RefundRequest) -> str:
+    if request.is_pending:  # abandoned with its payment in doubt: who did that has taken it over
+        return "Too late: its workflow has ended, and it may have been paid."
     because = f" ({request.ended_because})" if request.ended_because else ""
     return f"Too late: it is {request.get_state_display()} already{because}."
 

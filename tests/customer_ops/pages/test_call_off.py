@@ -11,7 +11,7 @@ from customer_ops.gateways.payments import PaymentsClient
 from customer_ops.models import Charge, RefundRequest
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import api
-from durableflows.models import WorkflowRun
+from durableflows.models import SideEffect, WorkflowRun
 from durableflows.testing import World, open_request
 from tests.support.desk import make_agent, make_charge, make_order, make_user, run_id_of, usd
 from tests.support.desk_pages import errors_in, said, send, text, words
@@ -228,3 +228,26 @@ def test_what_is_in_doubt_is_settled_first_and_counts_when_it_was_paid(
     refund.refresh_from_db()
     assert refund.state == "REFUNDED"
     assert len(sandbox.books().refund_acts) == 1
+
+
+def test_what_was_abandoned_in_doubt_is_not_called_pending(browser: Client, refund: RefundRequest) -> None:
+    WorkflowRun.objects.update(state="ABANDONED", ended_at=refund.created_at)
+    run = WorkflowRun.objects.get()
+    SideEffect.objects.create(
+        run=run,
+        step=run.steps.get(),
+        step_name="pay",
+        operation="payments.refund",
+        effect="payments.refund",
+        provider="payments",
+        key="df_1",
+        request_digest="0",
+        state="UNKNOWN",
+        in_doubt_since=refund.created_at,
+        created_at=refund.created_at,
+    )
+
+    assert "its workflow has ended, and it may have been paid" in call_off(browser, refund)
+    page = words(browser.get("/orders/R-1/"))
+    assert "Sent, outcome unknown $60.00" in page
+    assert "A person has taken over what is open" in page
