@@ -43,7 +43,7 @@ def test_of_two_people_one_calls_it_off_and_the_other_is_told() -> None:
             outcomes = at_once(calling_off(request, agent), calling_off(request, other))
 
         request.refresh_from_db()
-        first = WorkflowRun.objects.get(pk=request.run_id).cancel_asked_by
+        first = WorkflowRun.objects.get(pk=run_id_of(request)).cancel_asked_by
         assert {type(outcome) for outcome in outcomes} == {RefundRequest, CannotCallOff}
         assert first in next(str(outcome) for outcome in outcomes if isinstance(outcome, CannotCallOff))
         assert (request.state, request.ended_because) == ("WITHDRAWN", f"called off by {first}: by {first}")
@@ -64,7 +64,7 @@ def test_a_manager_who_approves_in_the_same_instant_sends_nothing() -> None:
         assert isinstance(called_off, RefundRequest), called_off
         assert not isinstance(approved, BaseException) or isinstance(approved, TooLate)
         assert request.state == "WITHDRAWN"
-        assert not WorkflowRun.objects.get(pk=request.run_id).effects.exists()
+        assert not WorkflowRun.objects.get(pk=run_id_of(request)).effects.exists()
 
 
 def test_another_refund_of_the_charge_in_the_same_instant_waits_for_nobody() -> None:

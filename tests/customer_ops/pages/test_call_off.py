@@ -74,7 +74,6 @@ def test_the_page_asks_first_and_looking_changes_nothing(browser: Client, refund
 
 
 def test_what_was_not_sent_is_called_off_and_the_amount_is_free(browser: Client, refund: RefundRequest) -> None:
-    """S2.27."""
     assert call_off(browser, refund) == (
         "The refund of $60.00 is called off. No money has left, and the amount is free."
     )
@@ -210,7 +209,7 @@ def test_what_was_paid_meanwhile_is_too_late(world: World, payments: PaymentsCli
 def test_what_is_in_doubt_is_settled_first_and_counts_when_it_was_paid(
     world: World, sandbox: RunningSandbox, payments: PaymentsClient, browser: Client
 ) -> None:
-    """S3.9: a cancel never turns an unknown payment into one that did not happen."""
+    """A cancel never turns an unknown payment into one that did not happen."""
     refund = small(payments, browser)
     sandbox.fault("cut_after", path="/v1/refunds")
     sandbox.fault("error_before", times=50, path="/v1/refunds", method=None)

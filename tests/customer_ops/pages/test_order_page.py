@@ -189,7 +189,7 @@ def test_only_who_may_decide_is_led_to_the_decision(
 def test_what_is_in_doubt_is_told_apart_from_what_is_pending(
     world: World, sandbox: RunningSandbox, payments: PaymentsClient, browser: Client
 ) -> None:
-    """S3.9: sent, and nobody knows whether it was paid."""
+    """Sent, and nobody knows whether it was paid."""
     charge = charge_of(payments, "100.00")
     sandbox.fault("cut_after", path=REFUNDS)
     sandbox.fault("error_before", times=50, path=REFUNDS, method=None)
@@ -232,7 +232,6 @@ def test_a_long_history_is_folded(
 def test_a_run_that_stopped_says_that_a_person_is_needed_and_why(
     world: World, payments: PaymentsClient, browser: Client, agent: User
 ) -> None:
-    """S2.8."""
     send(browser, charge_of(payments, "900.00"), amount="600.00")
     world.run_until_idle()
     asked = open_request(run_id_of(refund()))
