@@ -6,11 +6,13 @@ answer and cancel runs are in `durableflows.api`, which needs the app registry.
 
 from durableflows.core.declare import Workflow, approval, effect, step
 from durableflows.core.definition import Budget, Escalate, Facts, Retry
-from durableflows.core.directives import StepRef, StepReturn, fail, succeed
+from durableflows.core.directives import StepReturn, fail, succeed
 from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
 from durableflows.core.money import Money
+from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
 from durableflows.core.state import WorkflowState
+from durableflows.core.ways import child, each, sleep, wait_for
 from durableflows.errors import (
     AlreadyDecided,
     ConcurrentChange,
@@ -70,8 +72,12 @@ __all__ = [
     "Workflow",
     "WorkflowState",
     "approval",
+    "child",
+    "each",
     "effect",
     "fail",
+    "sleep",
     "step",
     "succeed",
+    "wait_for",
 ]

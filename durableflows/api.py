@@ -4,6 +4,7 @@
     api.get(run_id, by=user)
     api.cancel(run_id, by=user, reason="customer changed his mind")
     api.retry(run_id, by=user, reason="fixed the template")
+    api.signal(run_id, "paid", {"amount": 5}, dedup_key=event_id)
     api.answer(request_id, "approve", by=user, facts_digest=shown)
     api.resolve_effect(effect_id, "happened", by=user, reason="seen in the dashboard", row_version=7, receipt={...})
     api.explain(run_id, by=user)
@@ -23,11 +24,23 @@ from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidState
 from durableflows.explain import Explanation, Line, explain_run
 from durableflows.explain_words import Fact
-from durableflows.models import ApprovalRequest, SideEffect, WorkflowRun
+from durableflows.models import ApprovalRequest, SideEffect, Signal, WorkflowRun
 from durableflows.selectors import run_for
-from durableflows.services import approvals, reconcile, runs
+from durableflows.services import approvals, reconcile, runs, signals
 
-__all__ = ["Explanation", "Fact", "Line", "answer", "cancel", "explain", "get", "resolve_effect", "retry", "start"]
+__all__ = [
+    "Explanation",
+    "Fact",
+    "Line",
+    "answer",
+    "cancel",
+    "explain",
+    "get",
+    "resolve_effect",
+    "retry",
+    "signal",
+    "start",
+]
 
 
 def start(
@@ -74,6 +87,15 @@ def retry(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
     Raises   NotFoundError, NotAllowed, TooLate when nothing of it waits for a retry
     """
     return runs.retry(run_id, by=by, reason=reason)
+
+
+def signal(run_id: UUID | str, name: str, payload: object = None, *, dedup_key: str = "", by: Any = None) -> Signal:
+    """Send a message to a run: to the step that waits for this name, or to the next one that will.
+
+    Shapes and units   payload: a value that can be written as JSON; dedup_key: the same key again is dropped quietly
+    Raises             NotFoundError, NotAllowed, InvalidState, KeyConflict; TooLate when the run has ended or is ending
+    """
+    return signals.signal(run_id, name, payload, dedup_key=dedup_key, by=by)
 
 
 def answer(

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 from uuid import UUID
 
-from durableflows import clock, integrity, journal, ledger, progress
+from durableflows import arrivals, clock, integrity, journal, ledger, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import decide, registry
@@ -218,6 +218,8 @@ def view(
         subject=subject,
         manifest=run.manifest,
         had_sends=had_sends,
+        input=step.input,
+        is_item=step.gather_id is not None,
     )
 
 
@@ -274,4 +276,5 @@ def snapshot(run: WorkflowRun, step: StepRun) -> Snapshot:
         tries_since=step.tries_since or step.created_at,
         is_in_doubt=bool(states & EFFECT_IN_DOUBT),
         is_accepted=EffectState.ACCEPTED in states,
+        is_tolerated=arrivals.is_tolerated(step),
     )

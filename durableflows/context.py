@@ -7,8 +7,9 @@ from typing import TypeVar, cast
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import connections
 
-from durableflows import ledger, wall_time
+from durableflows import given, ledger, selectors, wall_time
 from durableflows.boundaries import Boundary, cross
+from durableflows.core import shape
 from durableflows.core import state as states
 from durableflows.core.classify import answer_of
 from durableflows.core.definition import (
@@ -18,17 +19,16 @@ from durableflows.core.definition import (
     StepDefinition,
     WorkflowDefinition,
 )
-from durableflows.core.directives import StepRef
 from durableflows.core.outcomes import Answer, AnswerKind, InDoubt, Outcome, Waits
-from durableflows.core.payload import JSON
-from durableflows.core.run import Decision, Run
+from durableflows.core.payload import JSON, storable
+from durableflows.core.refs import StepRef
+from durableflows.core.run import Child, Decision, Result, Run, Signal
 from durableflows.core.state import WorkflowState
 from durableflows.core.states import EffectState
 from durableflows.errors import EffectOpen, InvalidDefinition, Permanent
 from durableflows.leases import Claim
 from durableflows.ledger import Rejected, Reserved, Stored, Unsettled
 from durableflows.notes import note
-from durableflows.selectors import last_decision
 from durableflows.transactions import database, patiently
 
 R = TypeVar("R")
@@ -48,6 +48,27 @@ class RunContext(Run[WorkflowState]):
         self.state = states.load(definition.state_type, claim.data)
         self.owner_name, self.tenant, self.subject = claim.owner_name, claim.tenant, claim.subject
         self.manifest = claim.manifest
+        self.item, self.item_key = claim.input.get("item"), claim.lease.item_key
+        self.given_result: JSON = None
+
+    @property
+    def signal(self) -> Signal | None:
+        """The signal that this step has waited for. See `Run.signal`."""
+        return given.signal_of(self._claim.input.get("signal"))
+
+    @property
+    def child(self) -> Child | None:
+        """The run that this step has waited for. See `Run.child`."""
+        end = self._claim.input.get("child")
+        return given.child_of(end) if isinstance(end, dict) and "state" in end else None
+
+    def results(self, step: StepRef) -> tuple[Result, ...]:
+        """What the branches of a step came to. See `Run.results`."""
+        return given.results_of(self._claim.lease.run_id, self._claim.lease.step_id, step.name)
+
+    def give_result(self, value: object) -> None:
+        """Give this step's result to the join that gathers it. See `Run.give_result`."""
+        self.given_result = storable(shape.plain(value, what=f"the result of {self._step.name}"))
 
     def effect(self, effect: EffectDefinition[R], /, *, operation: str | None = None, **arguments: object) -> R:
         """Do an action outside once, and return its receipt. See `Run.effect`."""
@@ -70,7 +91,7 @@ class RunContext(Run[WorkflowState]):
 
     def decision(self, step: StepRef) -> Decision:
         """Return what was decided at an approval of this run. Raises NotFoundError before any decision."""
-        return last_decision(self._claim.lease.run_id, step.name)
+        return selectors.last_decision(self._claim.lease.run_id, step.name, self.item_key)
 
     def note(self, text: str) -> None:
         """Write a line into the run's history, for people. Nothing when the run is only looked at, without a lease."""

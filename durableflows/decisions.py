@@ -11,19 +11,20 @@ from durableflows.core.definition import ApprovalSpec, StepDefinition, WorkflowD
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
+from durableflows.leases import Lease
 from durableflows.models import ApprovalDecision, ApprovalRequest
 from durableflows.tenants import acts_in
 from durableflows.transactions import database
 
 
 def doubt(
-    run_id: UUID, definition: WorkflowDefinition, step: StepDefinition, facts: Callable[[ApprovalSpec], Question]
+    lease: Lease, definition: WorkflowDefinition, step: StepDefinition, facts: Callable[[ApprovalSpec], Question]
 ) -> str:
     """Say why the approval that led to this step no longer counts; '' when it does, or when none led here."""
     for asking in definition.steps.values():
         if asking.approval is None or asking.approval.approved != step.name:
             continue
-        request = _approved(run_id, asking.name)
+        request = _approved(lease.run_id, asking.name, lease.item_key)
         if request is None:
             continue
         reason = _people(request) or _facts(request, facts(asking.approval))
@@ -32,8 +33,9 @@ def doubt(
     return ""
 
 
-def _approved(run_id: UUID, step_name: str) -> ApprovalRequest | None:
+def _approved(run_id: UUID, step_name: str, item_key: str) -> ApprovalRequest | None:
     requests = ApprovalRequest.objects.using(database()).filter(run_id=run_id, step__name=step_name)
+    requests = requests.filter(step__item_key=item_key)
     return requests.filter(state=ApprovalState.APPROVED).order_by("-created_at", "-id").first()
 
 

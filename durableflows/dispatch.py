@@ -30,6 +30,7 @@ from durableflows.transactions import database
 logger = logging.getLogger("durableflows.dispatch")
 
 LOOKUP_TASK = "durableflows.lookup"
+CROSSING_TASK = "durableflows.crossing"
 
 
 def send_after_commit(step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
@@ -69,6 +70,16 @@ def send_lookup(effect_id: UUID) -> bool:
     # Not claimed after a while: the sweep sends it again. Only the engine's sweeps read this column.
     SideEffect.objects.using(database()).filter(pk=effect_id).update(lookup_sent_at=now)
     return not error
+
+
+def send_crossing_after_commit(step_id: UUID) -> None:
+    """Send the task that carries what is due between a waiting step and its child's run. A sweep does so too."""
+    transaction.on_commit(partial(send_crossing, step_id), using=database(), robust=True)
+
+
+def send_crossing(step_id: UUID) -> bool:
+    """Send the task that looks at a step and the child that it waits for."""
+    return not publish(CROSSING_TASK, (str(step_id),), None)
 
 
 def queue_of(workflow: str, version: int, step: str) -> str | None:

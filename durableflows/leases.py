@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -40,6 +40,8 @@ class Claim:
     subject: str
     manifest: dict[str, JSON]
     had_sends: bool
+    input: dict[str, JSON] = field(default_factory=dict)
+    is_item: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 Called inside the caller's transaction, with run and step locked in that order. Messages leave after the commit.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import dispatch, integrity, journal, ledger
+from durableflows import arrivals, dispatch, integrity, journal, ledger
+from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
 from durableflows.core import registry
@@ -15,7 +17,8 @@ from durableflows.core.decide import Decision, End, Park
 from durableflows.core.outcomes import ErrorInfo, Question
 from durableflows.core.payload import JSON, sha256
 from durableflows.core.plan import END_OF, VERB_OF, Flags, run_state
-from durableflows.core.states import STEP_OPEN, ApprovalState, EndingReason, StepState
+from durableflows.core.states import STEP_ENDED, STEP_OPEN, ApprovalState, EndingReason, StepState, WaitsOn
+from durableflows.core.ways import Each, Way
 from durableflows.models import ApprovalRequest, StepAttempt, StepRun, WorkflowRun
 from durableflows.models.locks import lock_steps
 from durableflows.transactions import database
@@ -62,6 +65,7 @@ STEP_FIELDS = (
     "error_code",
     "error_text",
     "retry_reason",
+    "waits_on",
     "waits_for",
     "needs_person",
     "started_at",
@@ -87,37 +91,62 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
         checkpoint = CHECKPOINT_FIELDS
     facts = _facts(step, decision, attempt)
     journal.record(run, f"step.{_past(decision)}", at=now, step=step, actor_name=actor_name, data=facts)
-    for name in decision.next_steps:
-        arrive(run, name, now)
+    _go_on(run, step, decision, now)
     if decision.question is not None and not run.ending_reason:
         _ask(run, step, decision.question, now)
     if decision.park is not None:
         park(run, decision.park, now)
     if decision.end is not None:
         _end(run, step, decision.end, now)
+    if step.state in STEP_ENDED and run.ended_at is None and not run.ending_reason:
+        arrivals.after_end(run, step, now)
     conclude(run, now, checkpoint)
     if step.state == StepState.READY and not run.parked_reason and not run.ended_at:
         _send_when_due(step, now)
 
 
 def arrive(
-    run: WorkflowRun, name: str, now: datetime, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND
-) -> StepRun | None:
-    """Make the next visit of a step READY, and send it after the commit. None: the iteration budget is used up."""
-    visit = StepRun.objects.using(database()).filter(run=run, name=name).count() + 1
-    if visit > 1:
-        if is_used_up(run.budget, "iterations", run.iterations_count):
-            begin_ending(
-                run, EndingReason.BUDGET, f"the budget of {run.budget['iterations']} iterations is used up", now
-            )
-            return None
-        run.iterations_count += 1
-    step = StepRun(run=run, name=name, visit=visit, base_sequence=run.checkpoint_sequence, created_at=now)
-    step.resend_at = now + timedelta(seconds=settings().PUBLISH_SECONDS)
-    step.save(using=database(), force_insert=True)
-    journal.record(run, "step.ready", at=now, step=step, data={"step": name, "visit": visit})
-    dispatch.send_after_commit(step, boundary)
-    return step
+    run: WorkflowRun,
+    name: str,
+    now: datetime,
+    boundary: Boundary = Boundary.SETTLE_BEFORE_SEND,
+    branch: Branch = arrivals.MAIN,
+) -> None:
+    """Make the next visit of a step READY, and send it after the commit; at a join, wait for the other branches.
+
+    When the iteration budget is used up the run begins to end instead.
+    """
+    if arrivals.is_waiting_join(run, name) or _may_visit(run, name, branch.item_key, now):
+        arrivals.arrive(run, name, branch, now, boundary)
+
+
+def _may_visit(run: WorkflowRun, name: str, item_key: str, now: datetime) -> bool:
+    """Charge the iteration budget for a step that the run comes to once more."""
+    if not arrivals.visits(run, name, item_key):
+        return True
+    if is_used_up(run.budget, "iterations", run.iterations_count):
+        text = f"the budget of {run.budget['iterations']} iterations is used up"
+        begin_ending(run, EndingReason.BUDGET, text, now)
+        return False
+    run.iterations_count += 1
+    return True
+
+
+def _go_on(run: WorkflowRun, step: StepRun, decision: Decision, now: datetime) -> None:
+    branch = arrivals.branch_of(step)
+    following = replace(branch, input={**branch.input, **decision.brings})
+    for name in decision.next_steps:
+        arrive(run, name, now, branch=following)
+    for way in decision.ways:
+        if _may_visit(run, *_first_of(way, branch), now):
+            arrivals.take_way(run, way, branch, now)
+
+
+def _first_of(way: Way, branch: Branch) -> tuple[str, str]:
+    """The step that a way leads to, with its item; of many items the first stands for all: one round is one visit."""
+    if isinstance(way, Each):
+        return way.step, way.items[0][0] if way.items else ""
+    return way.then, branch.item_key
 
 
 def park(run: WorkflowRun, why: Park, now: datetime) -> None:
@@ -163,9 +192,9 @@ def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:
 
 
 def _follow_steps(run: WorkflowRun) -> None:
-    states = StepRun.objects.using(database()).filter(run=run).values_list("state", "attempts")
-    flags = Flags(run.parked_reason, run.ending_reason, was_claimed=any(attempts for _, attempts in states))
-    target = run_state([StepState(state) for state, _ in states], flags)
+    still_open = StepRun.objects.using(database()).filter(run=run, state__in=[str(state) for state in STEP_OPEN])
+    flags = Flags(run.parked_reason, run.ending_reason, was_claimed=run.attempts_count > 0)
+    target = run_state([StepState(state) for state in still_open.values_list("state", flat=True).distinct()], flags)
     if target is None:
         raise AssertionError(f"run {run.pk} has no open step and no end: a decision forgot one of them")
     if run.state != target:
@@ -193,9 +222,11 @@ def _settle_down(run: WorkflowRun, now: datetime) -> None:
 def _cancel_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Take the lease and close the step: whoever works on it can write nothing more."""
     _end_attempts(step, "cancelled", now)
+    if step.waits_on == WaitsOn.CHILD:
+        dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own
     step.cancel()
     _drop_lease(step)
-    step.ended_at, step.wake_at, step.resend_at, step.waits_for = now, None, None, ""
+    step.ended_at, step.wake_at, step.resend_at, step.waits_on, step.waits_for = now, None, None, "", ""
     step.store(*STEP_FIELDS)
     journal.record(run, "step.cancelled", at=now, step=step, data={"step": step.name})
 
@@ -206,6 +237,8 @@ def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
     run.ended_at, run.parked_reason, run.parked_detail = now, "", ""
     _close_requests(run, f"the run ended: {run.word}", now)
     journal.record(run, "run.ended", at=now, data={"state": str(run.state), "error": run.error_text})
+    if run.parent_step_id is not None:
+        dispatch.send_crossing_after_commit(run.parent_step_id)
 
 
 def _close_requests(run: WorkflowRun, why: str, now: datetime) -> None:
@@ -225,7 +258,7 @@ def close_request(run: WorkflowRun, request: ApprovalRequest, verb: str, reason:
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
     if run.ending_reason:
         return  # it was cancelled or ran out of time while the step was under way: no success overtakes that (P6)
-    if end.result is not None:
+    if end.result is not None and step.gather_id is None:  # an item's result is for the join that gathers it
         run.result = end.result
     if end.error is not None:
         _put_error(run, end.error)
@@ -250,6 +283,7 @@ def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     if step.wake_at is None and decision.verb in ("reconcile", "wait"):
         step.wake_at = now  # without a time no sweep would ever look at it (P10)
     step.retry_reason = decision.reason[:300] if decision.verb in ("schedule_retry", "make_ready") else ""
+    step.waits_on = ""
     step.waits_for = decision.reason[:300] if decision.verb in ("wait", "wait_human", "reconcile") else ""
     step.output = decision.output if decision.output is not None else step.output
     if decision.error is not None:
@@ -370,7 +404,7 @@ def give_new_tries(step: StepRun, now: datetime) -> None:
 
 def look_again(step: StepRun, now: datetime) -> None:
     """Make an unsettled step due: what was not allowed while its run was parked may be allowed now."""
-    if step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING):
+    if step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING) and not step.waits_on:
         step.wake_at, step.needs_person = now, False
         step.store("wake_at", "needs_person")
 

@@ -21,7 +21,6 @@ from durableflows.core import registry
 from durableflows.core import state as states
 from durableflows.core.classify import describe, failure_of
 from durableflows.core.definition import ApprovalSpec, StepDefinition, StepKind, WorkflowDefinition
-from durableflows.core.directives import directive_of
 from durableflows.core.outcomes import (
     Asked,
     Conflict,
@@ -35,6 +34,7 @@ from durableflows.core.outcomes import (
     Refused,
 )
 from durableflows.core.payload import JSON, storable_text
+from durableflows.core.returned import Place, directive_of
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
 from durableflows.transactions import is_repeatable, patiently, transact_durably
@@ -104,7 +104,7 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
         return Asked(question_of(step.approval, context))
     # Never after a send of ours: an effect or reservation of this very step must not make its own recheck fail.
     if not claim.had_sends:
-        lapsed = decisions.doubt(claim.lease.run_id, definition, step, partial(question_of, context=context))
+        lapsed = decisions.doubt(claim.lease, definition, step, partial(question_of, context=context))
         if lapsed:
             return Failed(FailureKind.NEEDS_HUMAN, ErrorInfo("", "approval_lapsed", lapsed))
     if step.recheck is not None and not claim.had_sends:
@@ -113,8 +113,8 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
             return Refused(storable_text(verdict or f"{step.recheck.__name__} said no"))
     assert step.function is not None
     returned = step.function(definition.workflow, context)
-    directive = directive_of(returned, step=step.name, to=step.to, end=step.end)
-    return Done(directive, states.dump(context.state))
+    directive = directive_of(returned, Place(step, definition, is_item=claim.is_item))
+    return Done(directive, states.dump(context.state), context.given_result)
 
 
 def question_of(spec: ApprovalSpec, context: RunContext) -> Question:

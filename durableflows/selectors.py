@@ -35,9 +35,10 @@ class DecisionView:
     at: datetime
 
 
-def last_decision(run_id: UUID, step_name: str) -> DecisionView:
-    """The newest closed request of an approval step. Raises NotFoundError before any decision."""
+def last_decision(run_id: UUID, step_name: str, item_key: str = "") -> DecisionView:
+    """The newest closed request of an approval step, in the branch of this item. NotFoundError before any decision."""
     requests = ApprovalRequest.objects.using(database()).filter(run_id=run_id, step__name=step_name)
+    requests = requests.filter(step__item_key=item_key)
     request = requests.exclude(state=ApprovalState.OPEN).order_by("-created_at", "-id").first()
     if request is None or request.closed_at is None:
         raise NotFoundError(f"nothing was decided yet at {step_name}")

@@ -1,4 +1,6 @@
-"""The Celery tasks: one a declared step, named `<workflow>.<step>`, and `durableflows.lookup`. Ids in, nothing out.
+"""The Celery tasks: one a declared step, named `<workflow>.<step>`; `durableflows.lookup`, `durableflows.crossing`.
+
+Ids in, nothing out.
 
 `register` is called when the app is ready; workers know each step by name, so Flower, routing and time limits do too.
 """
@@ -12,8 +14,8 @@ from celery.app.task import Task
 from durableflows import lookups, runner
 from durableflows.core import registry
 from durableflows.core.definition import HARD_LIMIT_AFTER_SECONDS
-from durableflows.dispatch import LOOKUP_TASK
-from durableflows.services import reconcile
+from durableflows.dispatch import CROSSING_TASK, LOOKUP_TASK
+from durableflows.services import children, reconcile
 
 
 def register() -> None:
@@ -46,6 +48,12 @@ def _register(name: str, timeout_seconds: float) -> None:
         soft_time_limit=soft,
         time_limit=soft + HARD_LIMIT_AFTER_SECONDS,
     )(run)
+
+
+@shared_task(name=CROSSING_TASK, ignore_result=True, acks_late=False, max_retries=0)
+def cross_over(step_id: str) -> None:
+    """Carry what is due between a waiting step and its child's run."""
+    children.carry(UUID(step_id))
 
 
 @shared_task(name=LOOKUP_TASK, ignore_result=True, acks_late=False, max_retries=0)

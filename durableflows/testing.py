@@ -21,7 +21,7 @@ from durableflows import boundaries, clock, dispatch, lookups, runner
 from durableflows.boundaries import Boundary
 from durableflows.core.states import RUN_MOVING, ApprovalState, EffectState, StepState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun
-from durableflows.services import reconcile, sweeps
+from durableflows.services import children, reconcile, sweeps
 from durableflows.transactions import database
 
 __all__ = ["Boundary", "Crash", "FakeClock", "World", "crash_at", "virtual"]
@@ -77,6 +77,8 @@ class World:
             step_id = lookups.look_up(UUID(arguments[0]))
             if step_id is not None:
                 reconcile.route(step_id)
+        elif name == dispatch.CROSSING_TASK:
+            children.carry(UUID(arguments[0]))
         else:
             runner.run_step(UUID(arguments[0]), UUID(arguments[1]), task_id=f"test-{len(self.sent)}")
 

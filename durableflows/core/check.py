@@ -240,8 +240,8 @@ def _graph_problems(steps: Steps) -> Iterator[Problem]:
             yield name, "no way leads here from the start: name it in the `to` of a step, or delete it"
         if name not in ending:
             yield name, "no way leads from here to a step with end=True: the run could never succeed"
-        if step.join:
-            yield name, "join=True is not available yet: a step is reached once for each step that leads to it"
+        if step.join and step.start:
+            yield name, "join=True at the start: nothing leads here that it could wait for"
 
 
 def _closure(begin: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]:

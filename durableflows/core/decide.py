@@ -5,7 +5,7 @@ the sweeps and the doors of people all come through one of the functions here.
 Source: design, sections 4 and 5; specification S3.6 to S3.9, S3.22, S3.32 to S3.34.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 
@@ -29,13 +29,19 @@ from durableflows.core.outcomes import (
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import Move, Next
 from durableflows.core.states import EndingReason, ParkedReason
+from durableflows.core.ways import Way
 
 LOST_WORKERS_CAP = 3
+TOLERATED: JSON = {"tolerated": True}
+"""Output of an item's step that failed for good and let its run go on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A step as of the lock: its declaration, its counters, and whether an effect of this visit is open."""
+    """A step as of the lock: its declaration, its counters, and whether an effect of this visit is open.
+
+    is_tolerated   it belongs to an item whose failure the others survive
+    """
 
     step: StepDefinition
     attempts: int
@@ -43,6 +49,7 @@ class Snapshot:
     tries_since: datetime
     is_in_doubt: bool
     is_accepted: bool
+    is_tolerated: bool = False
 
     def may_try_again(self, at: datetime) -> bool:
         """Is another attempt inside the declared number and time?"""
@@ -78,7 +85,8 @@ class Decision:
     """What happens to a step and its run. `verb` is a move of STEP_MOVES; None leaves the step as it is.
 
     outcome      a word for the attempt's row; wake_at: when the step is due again; forgives: the attempt is not counted
-    next_steps   names of steps to arrive at; data: the new checkpoint, or None for the old one
+    next_steps   names of steps to arrive at; ways: those that wait first; brings: what the next steps are given;
+                 data: the new checkpoint, or None for the old one
     """
 
     verb: str | None
@@ -93,6 +101,8 @@ class Decision:
     data: dict[str, JSON] | None = None
     output: JSON = None
     next_steps: tuple[str, ...] = ()
+    ways: tuple[Way, ...] = ()
+    brings: dict[str, JSON] = field(default_factory=dict)
     question: Question | None = None
     park: Park | None = None
     end: End | None = None
@@ -111,7 +121,7 @@ def after_step(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random)
     if isinstance(outcome, Conflict):
         return _conflict(snapshot, outcome)
     if isinstance(outcome, Done):
-        return _done(outcome)
+        return _done(snapshot, outcome)
     if isinstance(outcome, Asked):
         return Decision("wait_human", outcome="asked", question=outcome.question, reason=outcome.question.title)
     if isinstance(outcome, Refused):
@@ -150,20 +160,29 @@ def _conflict(snapshot: Snapshot, outcome: Conflict) -> Decision:
     return _parked(ParkedReason.NEEDS_PERSON, f"{snapshot.step.name}: {reason}", "state conflict", error)
 
 
-def _done(outcome: Done) -> Decision:
+def _done(snapshot: Snapshot, outcome: Done) -> Decision:
     directive = outcome.directive
     if isinstance(directive, Goto):
-        return Decision("succeed", outcome="done", data=outcome.data, next_steps=directive.steps)
+        return Decision(
+            "succeed",
+            outcome="done",
+            data=outcome.data,
+            output=outcome.output,
+            next_steps=directive.steps,
+            ways=directive.ways,
+        )
     if isinstance(directive, Succeed):
         return Decision(
             "succeed",
             outcome="done",
             data=outcome.data,
-            output=directive.result,
+            output=outcome.output if directive.result is None else directive.result,
             end=End("succeed", result=directive.result),
         )
     assert isinstance(directive, Fail)
     error = ErrorInfo("", "failed", directive.reason)
+    if snapshot.is_tolerated:
+        return replace(_tolerated(error, directive.reason), data=outcome.data)
     return Decision("succeed", outcome="done", data=outcome.data, end=End("fail", EndingReason.FAILURE, error=error))
 
 
@@ -179,7 +198,7 @@ def _failed(snapshot: Snapshot, failed: Failed, now: datetime, rng: Random) -> D
     if failed.kind in (FailureKind.NEVER_SENT, FailureKind.TRANSIENT):
         return _try_again(snapshot, failed, now, rng)
     if failed.kind is FailureKind.PERMANENT:
-        return _given_up(step, error, f"{step.name} failed for good: {error.text}")
+        return _given_up(snapshot, error, f"{step.name} failed for good: {error.text}")
     if failed.kind is FailureKind.NEEDS_HUMAN:
         return _parked(ParkedReason.NEEDS_PERSON, f"{step.name}: {error.text}", str(failed.kind), error)
     if failed.kind is FailureKind.LIMIT:
@@ -201,18 +220,26 @@ def _try_again(snapshot: Snapshot, failed: Failed, now: datetime, rng: Random) -
             error=error,
             reason=f"{failed.kind}: {error.text}",
         )
-    if step.on_failure is not None:
-        return _given_up(step, error, error.text)
+    if step.on_failure is not None or snapshot.is_tolerated:
+        return _given_up(snapshot, error, error.text)
     detail = f"{step.name} did not work in {snapshot.attempts} attempts; the last error was: {error.text}"
     return _parked(ParkedReason.NEEDS_PERSON, detail, str(failed.kind), error)
 
 
-def _given_up(step: StepDefinition, error: ErrorInfo, reason: str) -> Decision:
-    if step.on_failure is not None:
-        return Decision("fail", outcome="failed", error=error, next_steps=(step.on_failure,), reason=reason)
+def _given_up(snapshot: Snapshot, error: ErrorInfo, reason: str) -> Decision:
+    following = snapshot.step.on_failure
+    if following is not None:
+        return Decision("fail", outcome="failed", error=error, next_steps=(following,), reason=reason)
+    if snapshot.is_tolerated:
+        return _tolerated(error, reason)
     return Decision(
         "fail", outcome="failed", error=error, reason=reason, end=End("fail", EndingReason.FAILURE, error=error)
     )
+
+
+def _tolerated(error: ErrorInfo, reason: str) -> Decision:
+    """Let an item fail alone: the join that gathers the others is told by `run.results`."""
+    return Decision("fail", outcome="failed", error=error, reason=reason, output=TOLERATED)
 
 
 def _parked(reason: ParkedReason, detail: str, outcome: str, error: ErrorInfo) -> Decision:
@@ -248,6 +275,18 @@ def after_answer(step: StepDefinition, verdict: str, actor_name: str) -> Decisio
     target = step.approval.approved if verdict == "approve" else step.approval.rejected
     output: JSON = {"verdict": verdict, "by": actor_name}
     return Decision("succeed", output=output, next_steps=(target,), reason=f"{verdict} {actor_name}".strip())
+
+
+def after_timeout(signal: str, on_timeout: str) -> Decision:
+    """Decide where a run goes when a signal did not come in time."""
+    return Decision("cancel", reason=f"the signal {signal} did not come in time", next_steps=(on_timeout,))
+
+
+def after_failed_child(error: ErrorInfo, on_failure: str | None, brings: dict[str, JSON]) -> Decision:
+    """Decide where a run goes whose child did not succeed; without a declared way it fails too."""
+    if on_failure is not None:
+        return Decision("fail", error=error, reason=error.text, next_steps=(on_failure,), brings=brings)
+    return Decision("fail", error=error, reason=error.text, end=End("fail", EndingReason.FAILURE, error=error))
 
 
 def after_look(move: Move) -> Decision:

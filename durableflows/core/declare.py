@@ -24,9 +24,10 @@ from durableflows.core.definition import (
     StepKind,
     WorkflowDefinition,
 )
-from durableflows.core.directives import StepRef, StepReturn
+from durableflows.core.directives import StepReturn
 from durableflows.core.effects import EffectCall, LookupAnswer
 from durableflows.core.fingerprint import structure_of
+from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
 from durableflows.core.state import S, WorkflowState
 from durableflows.errors import InvalidDefinition

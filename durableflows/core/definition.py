@@ -275,6 +275,21 @@ class WorkflowDefinition:
             raise InvalidDefinition(f"{self.name} v{self.version} has no step {name!r}; it has {', '.join(self.steps)}")
         return found
 
+    @cached_property
+    def reaches(self) -> Mapping[str, frozenset[str]]:
+        """For each step, all that a run can come to from it, by whatever way; itself only by a loop."""
+        return {name: frozenset(self._reached_from(name)) for name in self.steps}
+
+    def _reached_from(self, name: str) -> set[str]:
+        found: set[str] = set()
+        ahead = list(self.steps[name].leads_to)
+        while ahead:
+            following = ahead.pop()
+            if following not in found:
+                found.add(following)
+                ahead.extend(self.steps[following].leads_to)
+        return found
+
     def run_step_task_name(self, step: str) -> str:
         """Name the Celery task that runs a step: "refund.pay"."""
         return f"{self.name}.{self.step(step).name}"

@@ -39,10 +39,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The body returned; `data` is the state it left, validated as a whole."""
+    """The body returned; `data` is the state it left, validated as a whole; `output` what it gave as its result."""
 
     directive: Goto | Succeed | Fail
     data: dict[str, JSON]
+    output: JSON = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Where a run stands, computed from its steps and flags; and whether it has a next thing. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from durableflows.core.states import STEP_ENDED, EndingReason, RunState, StepState
 
@@ -56,3 +57,31 @@ def run_state(steps: Collection[StepState], flags: Flags) -> RunState | None:
         return RunState.PENDING
     present = set(steps)
     return next(run for step, run in _BY_STEP if step in present)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStep:
+    """An open step as joins see it. `gather`: the join that its branch of an item belongs to."""
+
+    id: UUID
+    name: str
+    is_join: bool
+    gather: UUID | None = None
+
+
+def joins_ready(steps: Sequence[OpenStep], reaches: Mapping[str, Collection[str]]) -> list[UUID]:
+    """Say which waiting joins may begin: those that no other open step can still come to. `steps`: oldest first.
+
+    Joins that wait for each other in a loop would wait for ever: when nothing else is open, the oldest begins.
+    """
+    joins = [step for step in steps if step.is_join]
+    ready = [join.id for join in joins if not any(_may_come(step, join, reaches) for step in steps)]
+    if not ready and joins and len(joins) == len(steps):
+        return [joins[0].id]
+    return ready
+
+
+def _may_come(step: OpenStep, join: OpenStep, reaches: Mapping[str, Collection[str]]) -> bool:
+    if step.id == join.id:
+        return False
+    return step.gather == join.id or join.name in reaches.get(step.name, ())

@@ -6,12 +6,13 @@ functions receive it. Never known to the pure core's deciders.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 from durableflows.core.definition import EffectDefinition
-from durableflows.core.directives import StepRef
 from durableflows.core.payload import JSON
+from durableflows.core.refs import StepRef
 from durableflows.core.state import WorkflowState
 
 S = TypeVar("S", bound=WorkflowState)
@@ -38,11 +39,46 @@ class Decision(Protocol):
         """When it was decided (aware, UTC)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one branch of a step came to. `error`: why it failed for good; '' when it did not."""
+
+    item_key: str
+    value: JSON
+    error: str
+
+    @property
+    def succeeded(self) -> bool:
+        """Did the branch's step do its work?"""
+        return not self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A message from outside that a step has waited for; used up by this step alone."""
+
+    name: str
+    payload: JSON
+    sender_name: str
+    arrived_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A run that a step has started and waited for. `error`: how it ended when it did not succeed, else ''."""
+
+    run_id: str
+    workflow: str
+    result: JSON
+    error: str
+
+
 class Run(ABC, Generic[S]):
     """One run, as its own step sees it. `state` is checked when assigned to and stored when the step settles.
 
     Shapes and units   id: UUID as text; owner_name and subject: '' for none; subject: what the run is about, as
-                       "app_label.model:pk"; manifest: what the run pinned at its start
+                       "app_label.model:pk"; manifest: what the run pinned at its start; item, item_key: what
+                       `each(...)` gave this branch, None and '' elsewhere
     """
 
     id: str
@@ -51,6 +87,32 @@ class Run(ABC, Generic[S]):
     tenant: str
     subject: str
     manifest: Mapping[str, JSON]
+    item: JSON
+    item_key: str
+
+    @property
+    @abstractmethod
+    def signal(self) -> Signal | None:
+        """The signal that `wait_for(..., then=<this step>)` has waited for; None elsewhere."""
+
+    @property
+    @abstractmethod
+    def child(self) -> Child | None:
+        """The run that `child(..., then=<this step>)` has waited for, or that failed; None elsewhere."""
+
+    @abstractmethod
+    def results(self, step: StepRef) -> tuple[Result, ...]:
+        """Return what the branches of a step came to, in the order of the items: for the join that gathers them.
+
+        Of a step that was reached without `each`, the result of its last visit.
+        """
+
+    @abstractmethod
+    def give_result(self, value: object) -> None:
+        """Give this step's result, a value that can be written as JSON. Stored when the step settles.
+
+        Raises InvalidState for a value that has no JSON form
+        """
 
     @abstractmethod
     def effect(self, effect: EffectDefinition[R], /, *, operation: str | None = None, **arguments: object) -> R:

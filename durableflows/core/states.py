@@ -74,6 +74,17 @@ class ApprovalState(StrEnum):
     CLOSED = "CLOSED"
 
 
+class WaitsOn(StrEnum):
+    """What a step in WAITING is waiting for. EFFECT: a provider that has accepted something and is not done."""
+
+    EFFECT = ""
+    TIMER = "timer"
+    SIGNAL = "signal"
+    CHILD = "child"
+    BRANCHES = "branches"
+    TURN = "turn"
+
+
 class ParkedReason(StrEnum):
     """Why a parked run does not go on by itself."""
 

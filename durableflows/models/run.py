@@ -82,6 +82,10 @@ class WorkflowRun(EngineRow):
             models.UniqueConstraint(
                 fields=["tenant", "business_key"], condition=~Q(business_key=""), name="durableflows_run_key"
             ),
+            # One child a waiting step, however often its start is carried over.
+            models.UniqueConstraint(
+                fields=["parent_step"], condition=Q(parent_step__isnull=False), name="durableflows_run_child"
+            ),
             models.CheckConstraint(
                 condition=Q(ended_at__isnull=True, state__in=[s for s in RunState if s not in RUN_ENDED])
                 | Q(ended_at__isnull=False, state__in=ENDED),

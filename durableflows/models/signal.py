@@ -14,7 +14,7 @@ class Signal(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     run = models.ForeignKey("WorkflowRun", on_delete=models.PROTECT, related_name="signals")
     name = models.CharField(max_length=100)
-    payload = models.JSONField(default=dict)
+    payload = models.JSONField(null=True, blank=True)
     dedup_key = models.CharField(max_length=200, blank=True, default="")
     sender_name = models.CharField(max_length=150, blank=True, default="")
     arrived_at = models.DateTimeField()

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from durableflows.core.keys import new_id
-from durableflows.core.states import STEP_MOVES, StepState
+from durableflows.core.states import STEP_MOVES, StepState, WaitsOn
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
 
 
@@ -19,6 +19,9 @@ class StepRun(EngineRow):
     name = models.CharField(max_length=100)
     visit = models.PositiveIntegerField(default=1)
     item_key = models.CharField(max_length=200, blank=True, default="")
+    # The branch of an item: the step that `each` named, and the join that gathers its branches.
+    each_step = models.CharField(max_length=100, blank=True, default="")
+    gather = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="branches")
     state = StateField(default=StepState.READY)
 
     attempts = models.PositiveIntegerField(default=0)
@@ -44,6 +47,7 @@ class StepRun(EngineRow):
     error_code = models.CharField(max_length=100, blank=True, default="")
     error_text = models.TextField(blank=True, default="")
     retry_reason = models.CharField(max_length=300, blank=True, default="")
+    waits_on = models.CharField(max_length=10, blank=True, default="")
     waits_for = models.CharField(max_length=300, blank=True, default="")
     needs_person = models.BooleanField(default=False)
 
@@ -57,6 +61,10 @@ class StepRun(EngineRow):
         ordering: ClassVar = ["created_at", "id"]
         constraints: ClassVar = [
             states_constraint(StepState, "durableflows_step_state"),
+            models.CheckConstraint(
+                condition=Q(state="WAITING", waits_on__in=[str(kind) for kind in WaitsOn]) | Q(waits_on=""),
+                name="durableflows_step_waits_on",
+            ),
             models.UniqueConstraint(fields=["run", "name", "visit", "item_key"], name="durableflows_step_visit"),
             models.CheckConstraint(
                 condition=Q(state="RUNNING", lease_token__isnull=False, must_end_by__isnull=False)
@@ -73,6 +81,7 @@ class StepRun(EngineRow):
                 condition=Q(state__in=["NEEDS_RECONCILIATION", "WAITING"]),
                 name="durableflows_step_open",
             ),
+            models.Index(fields=["waits_on"], condition=Q(state="WAITING"), name="durableflows_step_waits"),
             models.Index(fields=["must_end_by"], condition=Q(state="RUNNING"), name="durableflows_step_must_end"),
             models.Index(fields=["lease_worker"], condition=Q(state="RUNNING"), name="durableflows_step_worker"),
             models.Index(fields=["lease_task_id"], condition=Q(state="RUNNING"), name="durableflows_step_task"),

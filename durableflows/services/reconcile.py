@@ -48,7 +48,7 @@ def _route(run_id: UUID, step_id: UUID) -> list[UUID]:
     if run is None or run.ended_at is not None:
         return []
     step = lock_step(step_id)
-    if step.state not in UNSETTLED:
+    if step.state not in UNSETTLED or step.waits_on:
         return []
     now = clock.now()
     rows = _latest_issues(lock_effects(step))

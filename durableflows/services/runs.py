@@ -19,7 +19,7 @@ from durableflows.core.payload import JSON, check_text, sha256
 from durableflows.core.state import WorkflowState
 from durableflows.core.states import EndingReason, StepState
 from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate, UnknownWorkflow
-from durableflows.models import WorkflowRun
+from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.tenants import acts_in
@@ -129,6 +129,32 @@ def _new_run(
         created_at=now,
         changed_at=now,
     )
+
+
+def start_child(
+    definition: WorkflowDefinition, data: dict[str, JSON], parent: WorkflowRun, step: StepRun, now: datetime
+) -> WorkflowRun:
+    """Start the run that a locked parent's step waits for. It belongs to the same person, tenant and subject.
+
+    In the caller's transaction, which holds the parent's lock; the unique `parent_step` keeps it to one.
+    """
+    digest = sha256({"workflow": definition.name, "state": data})
+    run = _new_run(
+        definition, digest, now, key="", by=parent.owner, tenant=parent.tenant, subject=None, labels=parent.labels
+    )
+    run.owner_name, run.subject_type, run.subject_id = parent.owner_name, parent.subject_type, parent.subject_id
+    run.parent, run.parent_step = parent, step
+    run.deadline_at = min(run.deadline_at, parent.deadline_at)
+    integrity.seal(run, data, 0)
+    run.save(using=database(), force_insert=True)
+    facts: dict[str, JSON] = {"workflow": run.workflow, "version": run.version, "parent": str(parent.pk)}
+    journal.record(run, "run.started", at=now, actor_name=run.owner_name, data={**facts, "request": digest})
+    progress.arrive(run, definition.start, now, Boundary.START_BEFORE_SEND)
+    progress.conclude(run, now)
+    told: dict[str, JSON] = {"step": step.name, "child": str(run.pk), "workflow": run.workflow}
+    journal.record(parent, "child.started", at=now, step=step, data=told)
+    parent.store(*journal.FIELDS)
+    return run
 
 
 def manifest_of(definition: WorkflowDefinition) -> dict[str, JSON]:

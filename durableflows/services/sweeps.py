@@ -17,7 +17,8 @@ from durableflows import claims, clock, dispatch, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import WAITS_FOR_WORKER, free_locked
 from durableflows.conf import settings
-from durableflows.core.decide import Decision
+from durableflows.core import registry
+from durableflows.core.decide import Decision, after_timeout
 from durableflows.core.states import (
     EFFECT_OPEN,
     RUN_ENDED,
@@ -27,10 +28,11 @@ from durableflows.core.states import (
     EndingReason,
     RunState,
     StepState,
+    WaitsOn,
 )
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
-from durableflows.services import approvals, reconcile
+from durableflows.services import approvals, children, reconcile
 from durableflows.transactions import database, transact
 
 logger = logging.getLogger("durableflows.sweeps")
@@ -157,6 +159,55 @@ def _wake(step_id: UUID) -> bool:
     return True
 
 
+def end_waits(now: datetime) -> int:
+    """Let steps begin whose time has come, and runs go on that have waited in vain for a signal."""
+    kinds = [str(WaitsOn.TIMER), str(WaitsOn.SIGNAL)]
+    steps = _steps().filter(state=StepState.WAITING, waits_on__in=kinds, wake_at__lte=now, run__state__in=GOING_ON)
+    return _each(steps.order_by("wake_at"), _end_wait_crossing)
+
+
+def _end_wait_crossing(step_id: UUID) -> bool:
+    ended = _end_wait(step_id)
+    cross(Boundary.TIMER_AFTER_COMMIT)
+    return ended
+
+
+@transact
+def _end_wait(step_id: UUID) -> bool:
+    run_id = progress.run_of(step_id)
+    run = try_lock_run(run_id) if run_id else None
+    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
+        return False
+    step = lock_step(step_id)
+    now = clock.now()
+    if step.state != StepState.WAITING or step.wake_at is None or step.wake_at > now:
+        return False
+    decision = _end_of_wait(step)
+    if decision is None or not _is_known(run):
+        return False
+    progress.apply(run, step, decision, now=now)
+    cross(Boundary.TIMER_BEFORE_COMMIT)
+    return True
+
+
+def _end_of_wait(step: StepRun) -> Decision | None:
+    if step.waits_on == WaitsOn.TIMER:
+        return Decision("make_ready", reason="its time has come")
+    if step.waits_on == WaitsOn.SIGNAL and step.input.get("on_timeout"):
+        return after_timeout(str(step.input["wants"]), str(step.input["on_timeout"]))
+    return None
+
+
+def _is_known(run: WorkflowRun) -> bool:
+    """Where a run goes on to is in its declaration: a process without it leaves the run to one that has it."""
+    return (run.workflow, run.version) in registry.known()
+
+
+def carry_crossings(now: datetime) -> int:
+    """Start, hand back and cancel children of other runs where that is due."""
+    return sum(_each(rows, children.carry) for rows in children.due())
+
+
 def send_ready(now: datetime) -> int:
     """Send READY steps that were never sent, or sent and not claimed; one transaction a row, marked by the sender."""
     due = _steps().filter(state=StepState.READY, resend_at__lte=now, run__state__in=MOVING)
@@ -207,7 +258,7 @@ def look_at_unsettled(now: datetime) -> int:
     """Route steps whose effects are in doubt or pending."""
     states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
     ended = [str(state) for state in RUN_ENDED]
-    steps = _steps().filter(state__in=states, wake_at__lte=now).exclude(run__state__in=ended)
+    steps = _steps().filter(state__in=states, waits_on="", wake_at__lte=now).exclude(run__state__in=ended)
 
     def look(step_id: UUID) -> bool:
         reconcile.route(step_id)
@@ -296,6 +347,8 @@ JOBS: dict[str, Callable[[datetime], int]] = {
     "overdue leases": free_overdue,
     "stale workers": free_stale_workers,
     "due retries": wake_due,
+    "timers": end_waits,
+    "children": carry_crossings,
     "unsent steps": send_ready,
     "lost messages": send_unclaimed,
     "unknown releases": park_unknown,

@@ -17,6 +17,8 @@ PURE = (
     "core.shape",
     "core.state",
     "core.states",
+    "core.refs",
+    "core.ways",
     "core.directives",
     "core.effects",
     "core.arguments",
@@ -24,6 +26,7 @@ PURE = (
     "core.run",
     "core.fingerprint",
     "core.registry",
+    "core.returned",
     "core.check",
     "core.declare",
     "core.outcomes",
@@ -57,10 +60,21 @@ ROWS = (
 )
 
 # One writer each: a table, or the broker, is written by one of these alone.
-WRITERS = ("transactions", "leases", "integrity", "selectors", "journal", "broker", "dispatch", "ledger", "notes")
+WRITERS = (
+    "transactions",
+    "leases",
+    "integrity",
+    "selectors",
+    "given",
+    "journal",
+    "broker",
+    "dispatch",
+    "ledger",
+    "notes",
+)
 
 # The funnel: nothing else moves a run, a step or an approval.
-FUNNEL = ("progress",)
+FUNNEL = ("arrivals", "progress")
 
 # One attempt of a step, and asking a provider what became of an effect.
 WORK = ("claims", "decisions", "context", "runner", "lookups")
@@ -71,7 +85,8 @@ VERBS = (
     "services.runs",
     "services.approvals",
     "services.reconcile",
-    "services.cancel",
+    "services.signals",
+    "services.children",
     "services.sweeps",
 )
 

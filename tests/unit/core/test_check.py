@@ -122,7 +122,7 @@ def test_the_smallest_workflow_works() -> None:
         ({"pay": step(start=True)(body)}, r"Refund\.pay: it leads nowhere"),
         ({"lost": step(end=True)(body)}, r"Refund\.lost: no way leads here from the start"),
         ({"pay": step(start=True, to="pay")(body)}, r"Refund\.pay: no way leads from here to a step with end=True"),
-        ({"pay": step(start=True, end=True, join=True)(body)}, r"Refund\.pay: join=True is not available yet"),
+        ({"pay": step(start=True, end=True, join=True)(body)}, r"Refund\.pay: join=True at the start"),
         ({"pay": step(start=True, end=True, on_refused="pay")(body)}, r"Refund\.pay: on_refused without recheck"),
         ({"pay": step(start=True, end=True, timeout_seconds=0)(body)}, r"Refund\.pay: timeout_seconds=0"),
         ({"pay": step(start=True, end=True, queue="")(body)}, r"Refund\.pay: queue='' is no queue"),

@@ -1,0 +1,300 @@
+"""How a step of a run begins: at once, after a wait, once for each item, or when all branches have come.
+
+The only maker of StepRun rows. Called by `progress` inside the settlement, with the run locked; decides nothing that
+`core` can decide, and ends no run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import cast
+
+from django.db.models import Count
+
+from durableflows import dispatch, journal
+from durableflows.boundaries import Boundary
+from durableflows.conf import settings
+from durableflows.core import registry
+from durableflows.core.decide import TOLERATED
+from durableflows.core.payload import JSON, check_size
+from durableflows.core.plan import OpenStep, joins_ready
+from durableflows.core.states import STEP_OPEN, StepState, WaitsOn
+from durableflows.core.ways import Child, Each, Sleep, WaitFor, Way
+from durableflows.models import Signal, StepRun, WorkflowRun
+from durableflows.models.locks import lock_step
+from durableflows.transactions import database
+
+OPEN = [str(state) for state in sorted(STEP_OPEN)]
+WAKE_FIELDS = ("state", "waits_on", "waits_for", "wake_at", "resend_at", "sent_at", "sends", "send_error", "input")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What a step hands on to the one after it: the item that its branch is about, if there is one."""
+
+    item_key: str = ""
+    each_step: str = ""
+    gather: StepRun | None = None
+    input: Mapping[str, JSON] = field(default_factory=dict)
+
+
+MAIN = Branch()
+
+
+def branch_of(step: StepRun) -> Branch:
+    """The branch that a step belongs to."""
+    if step.gather_id is None:
+        return MAIN
+    return Branch(step.item_key, step.each_step, step.gather, {"item": step.input.get("item")})
+
+
+def arrive(run: WorkflowRun, name: str, branch: Branch, now: datetime, boundary: Boundary) -> StepRun:
+    """Make the next visit of a step READY and send it after the commit; at a join, wait for the other branches."""
+    if _is_join(run, name):
+        return _join(run, name, now)
+    step = _new(run, name, branch, now)
+    _ready(step, now)
+    step.save(using=database(), force_insert=True)
+    journal.record(run, "step.ready", at=now, step=step, data=_named(step))
+    dispatch.send_after_commit(step, boundary)
+    return step
+
+
+def take_way(run: WorkflowRun, way: Way, branch: Branch, now: datetime) -> None:
+    """Begin to wait as a step has returned it. The run is locked: a signal that comes meanwhile finds the wait."""
+    match way:
+        case Sleep():
+            _wait(run, way.then, branch, now, WaitsOn.TIMER, "a time", wake_at=way.due(now))
+        case WaitFor():
+            _wait_for(run, way, branch, now)
+        case Child():
+            _wait_child(run, way, branch, now)
+        case Each():
+            _open_each(run, way, now)
+
+
+def visits(run: WorkflowRun, name: str, item_key: str = "") -> int:
+    """How often the run has come to a step so far, in the branch of this item."""
+    return StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key).count()
+
+
+def is_waiting_join(run: WorkflowRun, name: str) -> bool:
+    """Does a join of this name wait already? Who comes to it then makes no new visit."""
+    return _waiting_join(run, name) is not None
+
+
+def after_end(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    """Let others begin that waited for this step to end: the next item, and joins that nobody comes to any more."""
+    if step.gather_id is not None:
+        _next_turns(run, step, now)
+    _begin_joins(run, now)
+
+
+def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
+    """Make a waiting step READY: what it waited for is here. The caller concludes the run."""
+    step.make_ready()
+    step.waits_on, step.waits_for, step.wake_at = "", "", None
+    _ready(step, now)
+    step.store(*WAKE_FIELDS)
+    facts = {**_named(step), "state": str(step.state), "reason": reason}
+    journal.record(run, "step.ready", at=now, step=step, data=facts)
+    if not run.parked_reason:
+        dispatch.send_after_commit(step)
+
+
+def give_signal(run: WorkflowRun, step: StepRun, signal: Signal, now: datetime) -> None:
+    """Hand a stored signal to the step that waits for it, once."""
+    signal.used_by = step
+    signal.save(using=database(), update_fields=["used_by"])
+    step.input = {**_item_of(step), "signal": str(signal.pk)}
+    wake(run, step, now, f"the signal {signal.name} is here")
+
+
+def waiting_for_signal(run: WorkflowRun, name: str) -> StepRun | None:
+    """The step that has waited longest for a signal of this name."""
+    rows = StepRun.objects.using(database()).filter(run=run, state=StepState.WAITING, waits_on=WaitsOn.SIGNAL)
+    found = next((step for step in rows.order_by("id") if step.input.get("wants") == name), None)
+    return lock_step(found.pk) if found else None
+
+
+def _item_of(step: StepRun) -> dict[str, JSON]:
+    return {"item": step.input["item"]} if "item" in step.input else {}
+
+
+def _named(step: StepRun) -> dict[str, JSON]:
+    named: dict[str, JSON] = {"step": step.name, "visit": step.visit}
+    return {**named, "item": step.item_key} if step.item_key else named
+
+
+def _is_join(run: WorkflowRun, name: str) -> bool:
+    return registry.get(run.workflow, run.version).step(name).join
+
+
+def _new(run: WorkflowRun, name: str, branch: Branch, now: datetime, **values: object) -> StepRun:
+    return StepRun(
+        run=run,
+        name=name,
+        visit=visits(run, name, branch.item_key) + 1,
+        item_key=branch.item_key,
+        each_step=branch.each_step,
+        gather=branch.gather,
+        input=dict(branch.input),
+        base_sequence=run.checkpoint_sequence,
+        created_at=now,
+        **values,
+    )
+
+
+def _ready(step: StepRun, now: datetime) -> None:
+    step.sent_at, step.sends, step.send_error = None, 0, ""
+    step.resend_at = now + timedelta(seconds=settings().PUBLISH_SECONDS)
+
+
+def _wait(
+    run: WorkflowRun,
+    name: str,
+    branch: Branch,
+    now: datetime,
+    kind: WaitsOn,
+    what: str,
+    *,
+    wake_at: datetime | None = None,
+    more: Mapping[str, JSON] | None = None,
+) -> StepRun:
+    step = _new(run, name, branch, now, state=StepState.WAITING, waits_on=str(kind), waits_for=what, wake_at=wake_at)
+    step.input = {**step.input, **(more or {})}
+    check_size(step.input, settings().MAX_STATE_BYTES, f"what {name} of {run.workflow} run {run.pk} is given")
+    step.save(using=database(), force_insert=True)
+    facts: dict[str, JSON] = {**_named(step), "reason": what}
+    if wake_at is not None:
+        facts["wake_at"] = wake_at.isoformat()
+    journal.record(run, "step.waiting", at=now, step=step, data=facts)
+    return step
+
+
+def _wait_for(run: WorkflowRun, way: WaitFor, branch: Branch, now: datetime) -> None:
+    until = None if way.timeout is None else now + way.timeout
+    more: dict[str, JSON] = {"wants": way.signal, "on_timeout": way.on_timeout}
+    what = f"the signal {way.signal}"
+    step = _wait(run, way.then, branch, now, WaitsOn.SIGNAL, what, wake_at=until, more=more)
+    kept = Signal.objects.using(database()).filter(run=run, name=way.signal, used_by__isnull=True)
+    early = kept.order_by("arrived_at", "id").first()
+    if early is not None:
+        give_signal(run, step, early, now)
+
+
+def _wait_child(run: WorkflowRun, way: Child, branch: Branch, now: datetime) -> None:
+    wanted: dict[str, JSON] = {
+        "workflow": str(way.workflow),
+        "version": way.version,
+        "data": cast(JSON, way.data),
+        "on_failure": way.on_failure,
+    }
+    what = f"the run of {way.workflow} that it has started"
+    step = _wait(run, way.then, branch, now, WaitsOn.CHILD, what, more={"child": wanted})
+    dispatch.send_crossing_after_commit(step.pk)
+
+
+def _open_each(run: WorkflowRun, way: Each, now: datetime) -> None:
+    """Make the branches of all items: the first ones READY, the others waiting for their turn."""
+    join = _join(run, way.then, now)
+    groups = cast(dict[str, JSON], join.input.get("each") or {})
+    groups[way.step] = {"limit": way.limit, "tolerates": way.tolerates}
+    join.input = {**join.input, "each": groups}
+    join.store("input")
+    check_size(dict(way.items), settings().MAX_STATE_BYTES * 4, f"the items of {way.step} in run {run.pk}")
+    steps = _item_steps(run, way, join, now)
+    StepRun.objects.using(database()).bulk_create(steps)
+    facts: dict[str, JSON] = {"step": way.step, "items": len(steps), "limit": way.limit, "then": way.then}
+    journal.record(run, "each.opened", at=now, step=join, data=facts)
+    for step in steps:
+        if step.state == StepState.READY:
+            dispatch.send_after_commit(step)
+
+
+def _item_steps(run: WorkflowRun, way: Each, join: StepRun, now: datetime) -> list[StepRun]:
+    keys = [key for key, _ in way.items]
+    rows = StepRun.objects.using(database()).filter(run=run, name=way.step, item_key__in=keys)
+    before = dict(rows.order_by().values_list("item_key").annotate(Count("id")))
+    steps = []
+    for position, (key, item) in enumerate(way.items):
+        has_turn = way.limit is None or position < way.limit
+        step = StepRun(
+            run=run,
+            name=way.step,
+            visit=before.get(key, 0) + 1,
+            item_key=key,
+            each_step=way.step,
+            gather=join,
+            input={"item": item},
+            base_sequence=run.checkpoint_sequence,
+            created_at=now,
+            state=StepState.READY if has_turn else StepState.WAITING,
+            waits_on="" if has_turn else str(WaitsOn.TURN),
+            waits_for="" if has_turn else "its turn",
+        )
+        if has_turn:
+            _ready(step, now)
+        steps.append(step)
+    return steps
+
+
+def _join(run: WorkflowRun, name: str, now: datetime) -> StepRun:
+    """The join that gathers the branches under way; a new visit when none waits."""
+    waiting = _waiting_join(run, name)
+    if waiting is not None:
+        return waiting
+    return _wait(run, name, MAIN, now, WaitsOn.BRANCHES, "the branches that lead to it")
+
+
+def _waiting_join(run: WorkflowRun, name: str) -> StepRun | None:
+    rows = StepRun.objects.using(database()).filter(run=run, name=name, state=StepState.WAITING)
+    return rows.filter(waits_on=WaitsOn.BRANCHES).first()
+
+
+def _begin_joins(run: WorkflowRun, now: datetime) -> None:
+    rows = StepRun.objects.using(database()).filter(run=run, state__in=OPEN).order_by("id")
+    values = rows.values_list("pk", "name", "waits_on", "gather_id")
+    steps = [OpenStep(pk, name, kind == WaitsOn.BRANCHES, gather) for pk, name, kind, gather in values]
+    if not any(step.is_join for step in steps):
+        return
+    for pk in joins_ready(steps, registry.get(run.workflow, run.version).reaches):
+        wake(run, StepRun.objects.using(database()).get(pk=pk), now, "all branches that lead to it have ended")
+
+
+def _next_turns(run: WorkflowRun, ended: StepRun, now: datetime) -> None:
+    """Let the next items begin, as many as branches of the group have ended."""
+    group = StepRun.objects.using(database()).filter(
+        run=run, gather_id=ended.gather_id, each_step=ended.each_step, state__in=OPEN
+    )
+    waiting = group.filter(waits_on=WaitsOn.TURN)
+    limit = limit_of(ended)
+    if limit is None or not waiting.exists():
+        return
+    begun = set(group.exclude(waits_on=WaitsOn.TURN).values_list("item_key", flat=True))
+    for step in waiting.order_by("id")[: max(limit - len(begun), 0)]:
+        wake(run, step, now, "it is its turn")
+
+
+def limit_of(step: StepRun) -> int | None:
+    """How many branches of the step's group may be under way at a time."""
+    return cast("int | None", _group(step).get("limit"))
+
+
+def is_tolerated(step: StepRun) -> bool:
+    """May this step of an item's branch fail for good without failing the run?"""
+    if step.gather_id is None:
+        return False
+    tolerates = _group(step).get("tolerates", 0)
+    if tolerates is None:
+        return True
+    failed = StepRun.objects.using(database()).filter(
+        gather_id=step.gather_id, each_step=step.each_step, state=StepState.FAILED_PERMANENT, output=TOLERATED
+    )
+    return failed.count() < cast(int, tolerates)
+
+
+def _group(step: StepRun) -> dict[str, JSON]:
+    assert step.gather is not None
+    groups = cast(dict[str, JSON], step.gather.input.get("each") or {})
+    return cast(dict[str, JSON], groups.get(step.each_step) or {})

@@ -1,0 +1,40 @@
+"""What a step was given to go on with: a signal, the end of a child, the results of branches. Reads only."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from durableflows.core.payload import JSON
+from durableflows.core.run import Child, Result
+from durableflows.core.run import Signal as SignalView
+from durableflows.core.states import StepState
+from durableflows.models import Signal, StepRun
+from durableflows.transactions import database
+
+
+def signal_of(signal_id: JSON) -> SignalView | None:
+    """The signal that a step was given."""
+    if not isinstance(signal_id, str):
+        return None
+    row = Signal.objects.using(database()).get(pk=UUID(signal_id))
+    return SignalView(row.name, row.payload, row.sender_name, row.arrived_at)
+
+
+def child_of(given: Mapping[str, JSON]) -> Child:
+    """The end of a child, as it was handed over."""
+    return Child(str(given["run"]), str(given["workflow"]), given["result"], str(given["error"]))
+
+
+def results_of(run_id: UUID, join_id: UUID, step_name: str) -> tuple[Result, ...]:
+    """What the branches that a join gathers came to at a step; else what its last visit came to."""
+    rows = StepRun.objects.using(database()).filter(run_id=run_id, name=step_name, ended_at__isnull=False)
+    gathered = list(rows.filter(gather_id=join_id).order_by("id"))
+    if not gathered:
+        last = rows.filter(gather__isnull=True).order_by("-visit").first()
+        gathered = [] if last is None else [last]
+    return tuple(_result(step) for step in gathered)
+
+
+def _result(step: StepRun) -> Result:
+    if step.state == StepState.SUCCEEDED:
+        return Result(step.item_key, step.output, "")
+    return Result(step.item_key, None, step.error_text or f"it was {step.state.lower()}")

@@ -1,0 +1,150 @@
+"""What crosses between a run and the child that one of its steps waits for: the start, the end, and a cancel.
+
+Each crossing is due as long as the rows say so, whoever looks: a message for speed, the sweep for certainty. One
+transaction locks one run, never both, so parents and children cannot deadlock.
+Source: design, section 4 (locks); R09.
+"""
+
+from datetime import datetime
+from typing import cast
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from durableflows import clock, progress
+from durableflows.boundaries import Boundary, cross
+from durableflows.core import decide, registry
+from durableflows.core.decide import Decision
+from durableflows.core.outcomes import ErrorInfo
+from durableflows.core.payload import JSON
+from durableflows.core.states import RUN_LIVE, RUN_MOVING, RunState, StepState, WaitsOn
+from durableflows.errors import TooLate, UnknownWorkflow
+from durableflows.models import StepRun, WorkflowRun
+from durableflows.models.locks import lock_step, try_lock_run
+from durableflows.services import runs
+from durableflows.transactions import database, transact
+
+DEEPEST = 10
+GOING_ON = [str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]
+LIVE = [str(state) for state in sorted(RUN_LIVE)]
+
+
+def carry(step_id: UUID) -> bool:
+    """Do what is due between a step and its child. Safe to call at any time and by anybody; False: nothing was.
+
+    Crash   before a commit nothing of it; after it the sweep finds what is due next
+    """
+    step = StepRun.objects.using(database()).filter(pk=step_id).first()
+    if step is None:
+        return False
+    child = WorkflowRun.objects.using(database()).filter(parent_step=step).first()
+    moved = _carry(step, child)
+    cross(Boundary.CROSSING_AFTER_COMMIT)
+    return moved
+
+
+def _carry(step: StepRun, child: WorkflowRun | None) -> bool:
+    waits = step.state == StepState.WAITING and step.waits_on == WaitsOn.CHILD
+    if waits and child is None:
+        return _start(step.run_id, step.pk)
+    if child is None:
+        return False
+    if waits and child.ended_at is not None:
+        return _hand_back(step.run_id, step.pk, child)
+    if not waits and child.ended_at is None and child.cancel_asked_at is None:
+        return _cancel(child, step)
+    return False
+
+
+def due() -> list[QuerySet[StepRun]]:
+    """The steps with something to carry: a child to start, one to hand back, one to cancel."""
+    children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
+    waiting = StepRun.objects.using(database()).filter(
+        state=StepState.WAITING, waits_on=WaitsOn.CHILD, run__state__in=GOING_ON
+    )
+    orphans = WorkflowRun.objects.using(database()).filter(
+        parent_step__isnull=False, state__in=LIVE, cancel_asked_at__isnull=True
+    )
+    left = orphans.exclude(parent_step__state=StepState.WAITING).values("parent_step")
+    return [
+        waiting.filter(~Exists(children)).order_by("id"),
+        waiting.filter(Exists(children.filter(ended_at__isnull=False))).order_by("id"),
+        StepRun.objects.using(database()).filter(pk__in=left).order_by("id"),
+    ]
+
+
+@transact
+def _start(run_id: UUID, step_id: UUID) -> bool:
+    """Start the child that the step has asked for; one, however often this is done."""
+    parent, step, now = _waiting(run_id, step_id)
+    if parent is None or step is None or parent.parked_reason:
+        return False
+    wanted = cast(dict[str, JSON], step.input["child"])
+    try:
+        definition = registry.get(str(wanted["workflow"]), cast(int, wanted["version"]))
+    except UnknownWorkflow:
+        return False  # left for a process that knows it, as a step is
+    if _depth(parent) >= DEEPEST:
+        error = ErrorInfo("", "too_deep", f"children of children, more than {DEEPEST} deep: is there a loop?")
+        _fail(parent, step, error, {}, now)
+        return True
+    runs.start_child(definition, cast(dict[str, JSON], wanted["data"]), parent, step, now)
+    cross(Boundary.CROSSING_BEFORE_COMMIT)
+    return True
+
+
+@transact
+def _hand_back(run_id: UUID, step_id: UUID, child: WorkflowRun) -> bool:
+    """Give the child's end to the step that waits for it, once: it waits no more afterwards."""
+    parent, step, now = _waiting(run_id, step_id)
+    if parent is None or step is None:
+        return False
+    told: dict[str, JSON] = {"run": str(child.pk), "workflow": child.workflow, "state": str(child.state)}
+    if child.state == RunState.SUCCEEDED:
+        item = {"item": step.input["item"]} if "item" in step.input else {}
+        step.input = {**item, "child": {**told, "result": child.result, "error": ""}}
+        step.store("input")
+        progress.apply(parent, step, Decision("make_ready", reason=f"{child.workflow} has ended well"), now=now)
+    else:
+        text = f"{child.workflow} {child.word}" + (f": {child.error_text}" if child.error_text else "")
+        brings: dict[str, JSON] = {"child": {**told, "result": child.result, "error": text}}
+        _fail(parent, step, ErrorInfo("", "child_failed", text), brings, now)
+    cross(Boundary.CROSSING_BEFORE_COMMIT)
+    return True
+
+
+def _fail(parent: WorkflowRun, step: StepRun, error: ErrorInfo, brings: dict[str, JSON], now: datetime) -> None:
+    wanted = cast(dict[str, JSON], step.input["child"])
+    on_failure = cast("str | None", wanted["on_failure"])
+    progress.apply(parent, step, decide.after_failed_child(error, on_failure, brings), now=now)
+
+
+def _waiting(run_id: UUID, step_id: UUID) -> tuple[WorkflowRun | None, StepRun | None, datetime]:
+    """Lock run and step, and look again: does the step still wait, in a run that goes on?"""
+    run = try_lock_run(run_id)
+    step = lock_step(step_id) if run is not None else None
+    now = clock.now()
+    if run is None or step is None or run.ended_at is not None or run.ending_reason:
+        return None, None, now
+    if step.state != StepState.WAITING or step.waits_on != WaitsOn.CHILD:
+        return None, None, now
+    return run, step, now
+
+
+def _cancel(child: WorkflowRun, step: StepRun) -> bool:
+    """Cancel a child whose parent does not wait for it any more."""
+    parent = step.run
+    reason = f"{parent.workflow} run {parent.pk}, which started it, {parent.word}"
+    try:
+        runs.cancel(child.pk, by=None, reason=reason)
+    except TooLate:
+        return False
+    return True
+
+
+def _depth(run: WorkflowRun) -> int:
+    depth, parent_id = 0, run.parent_id
+    while parent_id is not None and depth <= DEEPEST:
+        parent_id = WorkflowRun.objects.using(database()).values_list("parent_id", flat=True).get(pk=parent_id)
+        depth += 1
+    return depth

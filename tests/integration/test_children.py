@@ -1,0 +1,232 @@
+"""Runs that start other runs: one child a wait, its end handed back once, cancelled with its parent."""
+
+from datetime import timedelta
+
+import pytest
+
+from durableflows import Permanent, Run, StepReturn, Workflow, WorkflowState, api, child, each, step, succeed, wait_for
+from durableflows.core.states import RunState
+from durableflows.models import StepRun, WorkflowRun
+from durableflows.services import children
+from durableflows.testing import World
+from tests.support.look import fresh, how_often, state_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Packing(WorkflowState):
+    item: str = "box"
+
+
+class Order(WorkflowState):
+    item: str = "box"
+    items: list[str] = []
+    packed: list[str] = []
+    failed: str = ""
+
+
+def pack() -> type[Workflow[Packing]]:
+    """Waits for "packed", then ends well, or fails for an item that is "lost"."""
+
+    class Pack(Workflow[Packing]):
+        name, deadline = "pack", timedelta(days=20)
+
+        @step(start=True, to="wrap")
+        def fetch(self, run: Run[Packing]) -> StepReturn:
+            if run.state.item == "lost":
+                raise Permanent("nobody can find it")
+            return wait_for("packed", then=self.wrap) if run.state.item == "slow" else self.wrap
+
+        @step(end=True)
+        def wrap(self, run: Run[Packing]) -> StepReturn:
+            return succeed(f"parcel with {run.state.item}")
+
+    return Pack
+
+
+def order(*, with_way: bool = True) -> type[Workflow[Order]]:
+    pack()
+
+    class Ordering(Workflow[Order]):
+        name, deadline = "ordering", timedelta(days=10)
+
+        @step(start=True, to=("ship", "give_up"))
+        def begin(self, run: Run[Order]) -> StepReturn:
+            way = self.give_up if with_way else None
+            return child("pack", {"item": run.state.item}, then=self.ship, on_failure=way)
+
+        @step(end=True)
+        def ship(self, run: Run[Order]) -> None:
+            assert run.child is not None
+            run.state.packed = [*run.state.packed, str(run.child.result)]
+
+        @step(end=True)
+        def give_up(self, run: Run[Order]) -> None:
+            assert run.child is not None
+            run.state.failed = run.child.error
+
+    return Ordering
+
+
+def child_of(run: WorkflowRun) -> WorkflowRun:
+    return WorkflowRun.objects.get(parent=run)
+
+
+def test_a_run_goes_on_with_the_result_of_its_child(world: World, django_user_model):
+    owner = django_user_model.objects.create_user("owner")
+    run = api.start(order(), {"item": "book"}, by=owner, tenant="north", labels={"team": "a"})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert fresh(run).data["packed"] == ["parcel with book"]
+    packed = child_of(run)
+    assert (packed.owner, packed.tenant, packed.labels) == (owner, "north", {"team": "a"})
+    assert packed.deadline_at == fresh(run).deadline_at
+
+
+def test_a_failed_child_leads_where_it_was_declared(world: World):
+    run = api.start(order(), {"item": "lost"})
+    world.run_until_idle()
+
+    assert state_of(child_of(run)) is RunState.FAILED
+    assert state_of(run) is RunState.SUCCEEDED
+    assert fresh(run).data["failed"] == "pack failed: nobody can find it"
+
+
+def test_a_failed_child_without_a_way_fails_its_parent(world: World):
+    run = api.start(order(with_way=False), {"item": "lost"})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.FAILED
+    assert "pack failed" in fresh(run).error_text
+
+
+def test_a_child_is_cancelled_with_its_parent(world: World):
+    run = api.start(order(), {"item": "slow"})
+    world.run_until_idle()
+    assert state_of(child_of(run)) is RunState.WAITING
+
+    api.cancel(run.pk, reason="customer changed his mind")
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.CANCELLED
+    assert state_of(child_of(run)) is RunState.CANCELLED
+    assert "ordering run" in fresh(child_of(run)).cancel_reason
+
+
+def test_a_cancelled_child_is_a_failed_one(world: World):
+    run = api.start(order(), {"item": "slow"})
+    world.run_until_idle()
+
+    api.cancel(child_of(run).pk, reason="no paper")
+    world.run_until_idle()
+
+    assert "cancelled" in fresh(run).data["failed"]
+
+
+def test_everything_is_carried_when_every_message_is_lost(world: World):
+    """P1: the sweep alone brings a child and its end over."""
+    run = api.start(order(), {"item": "book"})
+    for _ in range(12):
+        world.lose_messages()
+        world.clock.advance(minutes=5)
+        world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert WorkflowRun.objects.filter(parent=run).count() == 1
+
+
+def test_a_crossing_that_is_carried_often_happens_once(world: World):
+    run = api.start(order(), {"item": "slow"})
+    world.run_until_idle()
+    waiting = StepRun.objects.get(run=run, name="ship")
+    for _ in range(3):
+        children.carry(waiting.pk)
+    assert WorkflowRun.objects.filter(parent=run).count() == 1
+
+    api.signal(child_of(run).pk, "packed")
+    world.run_until_idle()
+    for _ in range(3):
+        children.carry(waiting.pk)
+    world.run_until_idle()
+
+    assert fresh(run).data["packed"] == ["parcel with slow"]
+    assert how_often(run, "ship") == 1
+
+
+def test_a_child_is_not_started_when_the_run_ended_first(world: World):
+    run = api.start(order(), {"item": "book"})
+    world.deliver(*world.messages.popleft())
+    world.lose_messages()
+
+    api.cancel(run.pk, reason="at once")
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.CANCELLED
+    assert not WorkflowRun.objects.filter(parent=run).exists()
+
+
+def test_a_child_for_each_item(world: World):
+    pack()
+
+    class Many(Workflow[Order]):
+        name, deadline = "many", timedelta(days=10)
+
+        @step(start=True, to=("begin", "gather"))
+        def split(self, run: Run[Order]) -> StepReturn:
+            return each(self.begin, run.state.items, key=str, then=self.gather, failures="collect")
+
+        @step(to="packed")
+        def begin(self, run: Run[Order]) -> StepReturn:
+            return child("pack", {"item": str(run.item)}, then=self.packed)
+
+        @step(to="gather")
+        def packed(self, run: Run[Order]) -> None:
+            assert run.child is not None
+            run.give_result([run.item, run.child.result])
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[Order]) -> None:
+            run.state.packed = [str(one.value) for one in run.results(self.packed)]
+
+    run = api.start(Many, {"items": ["a", "b"]})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert fresh(run).data["packed"] == ["['a', 'parcel with a']", "['b', 'parcel with b']"]
+
+
+def test_children_of_children_end_somewhere(world: World):
+    class Mirror(Workflow[Packing]):
+        name, deadline = "mirror", timedelta(days=1)
+
+        @step(start=True, to="back")
+        def look(self, run: Run[Packing]) -> StepReturn:
+            return child("mirror", {}, then=self.back)
+
+        @step(end=True)
+        def back(self, run: Run[Packing]) -> None: ...
+
+    run = api.start(Mirror, {})
+    world.run_until_idle(limit=2000)
+
+    assert state_of(run) is RunState.FAILED
+    assert WorkflowRun.objects.count() == children.DEEPEST + 1
+
+
+def test_a_child_of_an_unknown_workflow_waits_for_a_person(world: World):
+    class Hopeful(Workflow[Order]):
+        name, deadline = "hopeful", timedelta(days=1)
+
+        @step(start=True, to="done")
+        def begin(self, run: Run[Order]) -> StepReturn:
+            return child("paking", {}, then=self.done)
+
+        @step(end=True)
+        def done(self, run: Run[Order]) -> None: ...
+
+    run = api.start(Hopeful, {})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.PARKED
+    assert "paking" in fresh(run).parked_detail
