@@ -165,7 +165,7 @@ def _wait(
     step.input = {**step.input, **(more or {})}
     check_size(step.input, settings().MAX_STATE_BYTES, f"what {name} of {run.workflow} run {run.pk} is given")
     step.save(using=database(), force_insert=True)
-    facts: dict[str, JSON] = {**_named(step), "reason": what}
+    facts: dict[str, JSON] = {**_named(step), "reason": what, "on": str(kind)}
     if wake_at is not None:
         facts["wake_at"] = wake_at.isoformat()
     journal.record(run, "step.waiting", at=now, step=step, data=facts)

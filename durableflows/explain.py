@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from durableflows import clock
 from durableflows.core.payload import JSON
-from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, RunState, StepState
+from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, RunState, StepState, WaitsOn
 from durableflows.explain_words import Fact, moment, plain, reference_of, say, state_words, when
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
@@ -142,29 +142,29 @@ def _names(effects: Iterable[SideEffect]) -> str:
 
 def _checking(step: StepRun, rows: Rows) -> str:
     doubtful = [row for row in rows.effects if row.step_id == step.pk and row.is_in_doubt]
-    what = f"{_names(doubtful)} may have happened" if doubtful else f"{step} is not settled"
+    what = f"{_names(doubtful)} may have happened" if doubtful else f"{plain(step)} is not settled"
     why = f": {plain(step.waits_for)}" if step.waits_for else ""
     return f"A person must find out: {what}{why}" if step.needs_person else f"Checking what happened: {what}{why}"
 
 
 def _working(step: StepRun, rows: Rows) -> str:
     since = f" since {moment(step.started_at, rows.now)}" if step.started_at and step.attempts == 1 else ""
-    return f"Working on {step}{since}" + (f", attempt {step.attempts}" if step.attempts > 1 else "")
+    return f"Working on {plain(step)}{since}" + (f", attempt {step.attempts}" if step.attempts > 1 else "")
 
 
 def _ready(step: StepRun, rows: Rows) -> str:
     if step.wake_at is not None and step.wake_at > rows.now:
-        return f"{step} goes on {when(step.wake_at, rows.now)}: {plain(step.retry_reason)}"
+        return f"{plain(step)} goes on {when(step.wake_at, rows.now)}: {plain(step.retry_reason)}"
     if step.send_error:
-        return f"{step} could not be sent to a worker: {plain(step.send_error)}"
+        return f"{plain(step)} could not be sent to a worker: {plain(step.send_error)}"
     if step.retry_reason and not step.sent_at:
-        return f"{step} is next: {plain(step.retry_reason)}"
-    return f"{step} waits for a worker since {moment(step.sent_at or step.created_at, rows.now)}"
+        return f"{plain(step)} is next: {plain(step.retry_reason)}"
+    return f"{plain(step)} waits for a worker since {moment(step.sent_at or step.created_at, rows.now)}"
 
 
 def _retrying(step: StepRun, rows: Rows) -> str:
     at = f" {when(step.wake_at, rows.now)}" if step.wake_at else ""
-    return f"{step} did not work ({plain(step.retry_reason)}); it is tried again{at}"
+    return f"{plain(step)} did not work ({plain(step.retry_reason)}); it is tried again{at}"
 
 
 def _asking(step: StepRun, rows: Rows) -> str:
@@ -182,8 +182,19 @@ def _has_rung(request: ApprovalRequest) -> bool:
 
 
 def _waiting(step: StepRun, rows: Rows) -> str:
+    if step.waits_on:
+        at = f", {when(step.wake_at, rows.now)}" if step.wake_at else ""
+        then = _after_wait(step)
+        return f"Waiting for {plain(step.waits_for)}" + (f"{at}: {then}" if at else f"; then {then}")
     start = "A person is needed" if step.needs_person else "Waiting"
-    return f"{start}: {plain(step.waits_for)}" if step.waits_for else f"{start} at {step}"
+    return f"{start}: {plain(step.waits_for)}" if step.waits_for else f"{start} at {plain(step)}"
+
+
+def _after_wait(step: StepRun) -> str:
+    """What a waiting step leads to when its time is over, or when what it waits for is here."""
+    if step.waits_on == WaitsOn.SIGNAL and step.wake_at is not None:
+        return f"without it {plain(step.input.get('on_timeout') or '')} goes on"
+    return f"{plain(step)} goes on"
 
 
 # In the order in which `core.plan` lets a step's state decide for the run.
@@ -213,7 +224,7 @@ def _lines(run: WorkflowRun, rows: Rows) -> list[Line]:
 
 def _line(event: RunEvent, rows: Rows) -> Line | None:
     data = event.data if isinstance(event.data, dict) else {}
-    step = str(event.step) if event.step else plain(data.get("step") or "")
+    step = plain(event.step or data.get("step") or "")
     fact = Fact(event.kind, step, event.actor_name, data, rows.now)
     if event.kind.startswith("effect."):
         fact = _about_effect(fact, event, rows)
@@ -265,7 +276,9 @@ def _next(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
     if run.ended_at is not None:
         audits = [(row.audit_at, f"{plain(row)} is looked up once more") for row in rows.effects if row.audit_at]
         return _first(audits) if audits else ("", None)
-    things = [_next_of(step, rows) for step in rows.steps if not run.parked_reason or step.state in _GOES_ON_PARKED]
+    moving = [step for step in rows.steps if not run.parked_reason or step.state in _GOES_ON_PARKED]
+    # What waits for a signal, a child or other branches has no time of its own: the deadline is the limit.
+    things = [_next_of(step, rows) for step in moving if not step.waits_on or step.wake_at is not None]
     if not run.ending_reason:
         things.append((run.deadline_at, "the deadline ends the run"))
     else:
@@ -297,19 +310,21 @@ def _next_of(step: StepRun, rows: Rows) -> tuple[datetime | None, str]:
     if step.needs_person:
         return None, f"a person decides: {plain(step.waits_for)}"
     if step.state == StepState.RUNNING:
-        return step.must_end_by, f"the worker must end {step} by then"
+        return step.must_end_by, f"the worker must end {plain(step)} by then"
     if step.state == StepState.WAITING_HUMAN:
         request = next((request for request in rows.requests if request.step_id == step.pk), None)
         expires = request.expires_at if request else None
         return expires, "others are asked" if request and _has_rung(request) else "the request expires and is denied"
     if step.state == StepState.RETRY_SCHEDULED:
-        return step.wake_at, f"{step} is tried again"
+        return step.wake_at, f"{plain(step)} is tried again"
     if step.state == StepState.READY:
         if step.wake_at is not None and step.wake_at > rows.now:
-            return step.wake_at, f"{step} goes on"
-        return step.resend_at, f"{step} is sent again if no worker has taken it"
+            return step.wake_at, f"{plain(step)} goes on"
+        return step.resend_at, f"{plain(step)} is sent again if no worker has taken it"
+    if step.waits_on:
+        return step.wake_at, _after_wait(step)
     lookups = [row.next_lookup_at for row in rows.effects if row.step_id == step.pk and row.next_lookup_at]
-    return step.wake_at, f"{step}: the provider is asked" if lookups else f"{step} is looked at again"
+    return step.wake_at, f"{plain(step)}: the provider is asked" if lookups else f"{plain(step)} is looked at again"
 
 
 def _safe(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:

@@ -284,6 +284,22 @@ def _open_lookup(fact: Fact) -> Said:
     return _with(f"{_effect(fact)}: lookup {fact.text('lookup')} could not tell", fact.text("reason")), "unknown"
 
 
+def _opened(fact: Fact) -> Said:
+    limit, count = fact.data.get("limit"), fact.data.get("items")
+    at_a_time = f", {limit} at a time" if isinstance(limit, int) else ""
+    return f"{fact.text('step')} is done for {count} item{'' if count == 1 else 's'}{at_a_time}", "done"
+
+
+def _signal(fact: Fact) -> Said:
+    used = f", for {fact.step}" if fact.step else "; it is kept until a step waits for it"
+    return f"The signal {fact.text('signal')} came{fact.by}{used}", "done"
+
+
+def _waits(fact: Fact) -> Said:
+    text = _with(f"{fact.step} waits", fact.text("reason"), between=" for " if fact.data.get("on") else ": ")
+    return f"{text}, {_at_of(fact)}" if _at_of(fact) else text, "waiting"
+
+
 def _simple(template: str, kind: Kind, name: str = "reason") -> Callable[[Fact], Said]:
     def tell(fact: Fact) -> Said:
         text = template.replace("{step}", fact.step).replace("{effect}", _effect(fact)).replace("{by}", fact.by)
@@ -307,7 +323,7 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "step.failed": _failed,
     "step.in_doubt": _in_doubt,
     "step.worker_lost": _simple("{step} lost its worker", "problem"),
-    "step.waiting": _simple("{step} waits", "waiting"),
+    "step.waiting": _waits,
     "step.asked": lambda fact: None,  # `approval.asked` beside it says what is asked
     "step.cancelled": _simple("{step} was cancelled", "note", ""),
     "step.needs_person": _simple("{step}: a person is needed", "problem"),
@@ -322,6 +338,9 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "effect.audited": _simple("{effect} was looked up once more: it did not happen", "certain", ""),
     "effect.resolved": _resolved,
     "effect.alert": _simple("{effect} needs a look", "problem", "text"),
+    "each.opened": _opened,
+    "child.started": _simple("{step}: a run was started", "done", "workflow"),
+    "signal.received": _signal,
     "lookup.open": _open_lookup,
     "lookup.stale": _simple("{effect}: a lookup came too late to count", "note", "answer"),
 }

@@ -67,6 +67,8 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "retry-overdue": (Severity.DUE, _TICKER),
     "unsent": (Severity.DUE, "If a send error is named, look at the broker. " + _TICKER),
     "look-overdue": (Severity.DUE, _TICKER),
+    "timer-overdue": (Severity.DUE, _TICKER),
+    "crossing-overdue": (Severity.DUE, "A worker that knows the child's workflow carries it over. " + _TICKER),
     "request-overdue": (Severity.DUE, _TICKER),
     "deadline-overdue": (Severity.DUE, _TICKER),
     "end-overdue": (Severity.DUE, _TICKER),

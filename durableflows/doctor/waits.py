@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from durableflows.conf import settings
-from durableflows.core.states import EFFECT_OPEN, ApprovalState, RunState, StepState
+from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, RunState, StepState, WaitsOn
 from durableflows.doctor.findings import Finding, finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
-from durableflows.models import ApprovalRequest, SideEffect, Worker
+from durableflows.models import ApprovalRequest, SideEffect, Worker, WorkflowRun
 from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
@@ -46,6 +46,8 @@ def examine_waits(scope: Scope) -> list[Finding]:
         *_late(scope, "retry-overdue", _retries(scope), "wake_at", "it should have been tried again"),
         *_late(scope, "unsent", _unsent(scope), "resend_at", "it should have been sent to a worker"),
         *_late(scope, "look-overdue", _unsettled(scope), "wake_at", "it should have been looked at"),
+        *_late(scope, "timer-overdue", _timers(scope), "wake_at", "its time has come"),
+        *_by_age(scope, "crossing-overdue", list(_crossings(scope))),
         *_late(scope, "request-overdue", _expired(scope), "expires_at", "its request should have expired"),
         *_late_runs(scope, "deadline-overdue", _past_deadline(scope), "deadline_at", "its deadline has passed"),
         *_late_runs(scope, "end-overdue", _quiet(scope), "changed_at", "it is ending and nothing of it is open"),
@@ -64,10 +66,26 @@ def _without_next(scope: Scope) -> Found:
         | Q(state=StepState.RETRY_SCHEDULED, wake_at__isnull=True) & goes_on
         | Q(state=StepState.RUNNING, must_end_by__isnull=True)
         | Q(state__in=[StepState.NEEDS_RECONCILIATION, StepState.WAITING], wake_at__isnull=True, needs_person=False)
+        & Q(waits_on="")
+        | Q(state=StepState.WAITING, waits_on=WaitsOn.TIMER, wake_at__isnull=True)
+        | Q(state=StepState.WAITING, waits_on=WaitsOn.BRANCHES) & ~Exists(_others(scope)) & goes_on
+        | Q(state=StepState.WAITING, waits_on=WaitsOn.TURN) & ~Exists(_under_way(scope)) & goes_on
     )
     values = live.filter(nothing).values_list("run_id", "name", "state")
     for run_id, name, state in values.iterator(chunk_size=CHUNK):
         yield run_id, f"step {name} is {state} and nothing says when it goes on"
+
+
+def _others(scope: Scope) -> QuerySet[Any]:
+    """Open steps of the same run that a join may wait for: when all of them are joins, one of these has begun."""
+    still_open = scope.steps().filter(run=OuterRef("run"), state__in=[str(state) for state in STEP_OPEN])
+    return still_open.exclude(waits_on=WaitsOn.BRANCHES)
+
+
+def _under_way(scope: Scope) -> QuerySet[Any]:
+    """Branches of the same group whose end gives the next item its turn."""
+    group = scope.steps().filter(gather=OuterRef("gather"), each_step=OuterRef("each_step"))
+    return group.filter(state__in=[str(state) for state in STEP_OPEN]).exclude(waits_on=WaitsOn.TURN)
 
 
 def _without_request(scope: Scope) -> Found:
@@ -98,7 +116,26 @@ def _unsent(scope: Scope) -> QuerySet[Any]:
 
 def _unsettled(scope: Scope) -> QuerySet[Any]:
     states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
-    return scope.steps().filter(state__in=states, needs_person=False, run__ended_at__isnull=True)
+    return scope.steps().filter(state__in=states, waits_on="", needs_person=False, run__ended_at__isnull=True)
+
+
+def _timers(scope: Scope) -> QuerySet[Any]:
+    goes_on = {"run__ended_at__isnull": True, "run__parked_reason": "", "run__ending_reason": ""}
+    return scope.steps().filter(state=StepState.WAITING, **goes_on).exclude(waits_on="")
+
+
+def _crossings(scope: Scope) -> Iterator[tuple[UUID, datetime, str]]:
+    """Steps whose child was not started, or whose child's end was not handed over."""
+    children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
+    goes_on = {"run__ended_at__isnull": True, "run__parked_reason": "", "run__ending_reason": ""}
+    steps = scope.steps().filter(state=StepState.WAITING, waits_on=WaitsOn.CHILD, **goes_on)
+    since = scope.now - timedelta(seconds=MARGIN_SECONDS)
+    found = steps.annotate(child_ended_at=Subquery(children.values("ended_at")[:1]), has_child=Exists(children))
+    late = found.filter(Q(has_child=False, created_at__lt=since) | Q(child_ended_at__lt=since))
+    rows = late.values_list("run_id", "name", "created_at", "child_ended_at").iterator(chunk_size=CHUNK)
+    for run_id, name, asked_at, ended_at in rows:
+        what = "its child has ended and was not handed over" if ended_at else "its child was not started"
+        yield run_id, ended_at or asked_at, f"step {name}: {what}"
 
 
 def _expired(scope: Scope) -> QuerySet[Any]:

@@ -88,7 +88,8 @@ class StepRun(EngineRow):
         ]
 
     def __str__(self) -> str:
-        return self.name if self.visit == 1 else f"{self.name} (visit {self.visit})"
+        item = f" for {self.item_key}" if self.item_key else ""
+        return f"{self.name}{item}" if self.visit == 1 else f"{self.name}{item} (visit {self.visit})"
 
     @moves(STEP_MOVES)
     def claim(self) -> None:

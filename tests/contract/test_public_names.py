@@ -15,13 +15,26 @@ from tests.contract.source import ENGINE, modules, tree
 DECLARING = {
     "Workflow", "WorkflowState", "Run", "Money", "Facts", "step", "approval", "effect", "Retry", "Budget", "Escalate",
     "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail",
+    "each", "sleep", "wait_for", "child",
 }  # fmt: skip
 ERRORS = {
     "DurableflowsError", "InvalidDefinition", "InvalidState", "UnknownWorkflow", "NotFoundError", "NotAllowed",
     "TooLate", "AlreadyDecided", "FactsChanged", "ConcurrentChange", "KeyConflict", "KeyInUse", "LimitReached",
     "ReserveInTransaction", "StepFailure", "Transient", "Permanent", "UnknownOutcome", "NeedsHuman", "NeverSent",
 }  # fmt: skip
-VERBS = {"Explanation", "Fact", "Line", "start", "get", "cancel", "retry", "answer", "resolve_effect", "explain"}
+VERBS = {
+    "Explanation",
+    "Fact",
+    "Line",
+    "start",
+    "get",
+    "cancel",
+    "retry",
+    "signal",
+    "answer",
+    "resolve_effect",
+    "explain",
+}
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
     "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker",

@@ -4,7 +4,7 @@ Each member of `Boundary` has its story: what must be happening for a worker, a 
 run asks a person, pays, and writes a mail. A dead worker's lease runs out; nothing else is repaired by hand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,13 +19,16 @@ from durableflows import (
     NotFound,
     Retry,
     Run,
+    StepReturn,
     UnknownOutcome,
     Workflow,
     WorkflowState,
     api,
     approval,
+    child,
     effect,
     step,
+    wait_for,
 )
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.states import ApprovalState, EffectState, RunState, StepState
@@ -43,6 +46,7 @@ class OrderState(WorkflowState):
     """What the run remembers."""
 
     amount: int
+    parts: list[str] = []
     receipt_id: str | None = None
     mail_id: str | None = None
 
@@ -59,8 +63,8 @@ class Desk:
     run_id: Any = None
     deaths: int = 0
 
-    def start(self) -> None:
-        run = api.start(self.workflow, {"amount": 5}, key="order:1")
+    def start(self, parts: Sequence[str] = ()) -> None:
+        run = api.start(self.workflow, {"amount": 5, "parts": list(parts)}, key="order:1")
         self.run_id = run.pk
 
     def answer(self) -> None:
@@ -81,8 +85,8 @@ class Desk:
     def go_on(self) -> None:
         """Workers and tickers come and go, the manager answers, until nothing is due any more."""
         for _ in range(80):
-            self.survive(self.world.run_until_idle)
-            self.survive(self.answer)
+            if not (self.survive(self.world.run_until_idle) and self.survive(self.answer)):
+                continue
             due = next_due()
             if self.world.messages or due is None:
                 if not self.world.messages and not self._may_answer() and not self._overdue():
@@ -125,6 +129,15 @@ def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefiniti
     def show(run: Run[OrderState]) -> Facts:
         return Facts(binding={"amount": run.state.amount})
 
+    class Helper(Workflow[OrderState]):
+        """The child: it does nothing, and ends."""
+
+        name, version = "helper", 1
+        deadline = timedelta(days=1)
+
+        @step(start=True, end=True)
+        def rest(self, run: Run[OrderState]) -> None: ...
+
     class Order(Workflow[OrderState]):
         """Ask, pay, write."""
 
@@ -139,9 +152,18 @@ def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefiniti
             rejected="tell",
         )
 
-        @step(start=True, to="sign_off")
-        def assess(self, run: Run[OrderState]) -> None:
+        @step(start=True, to=("go_on", "sign_off"))
+        def assess(self, run: Run[OrderState]) -> StepReturn:
             run.note("assessed")
+            if "signal" in run.state.parts:
+                return wait_for("begin", then=self.go_on)
+            if "child" in run.state.parts:
+                return child(Helper, {"amount": 1}, then=self.go_on)
+            return self.sign_off
+
+        @step(to="sign_off")
+        def go_on(self, run: Run[OrderState]) -> None:
+            assert run.signal or run.child
 
         @step(to="tell", effects=(pay_it,), retry=tries)
         def pay(self, run: Run[OrderState]) -> None:
@@ -210,6 +232,23 @@ def cancelling(desk: Desk) -> None:
         _cancel(desk)
 
 
+def signalling(desk: Desk) -> None:
+    """Somebody tells the run that it may begin; the sender dies, and sends again under the same key."""
+    desk.start(parts=["signal"])
+    desk.world.run_until_idle()
+    if not desk.survive(lambda: _signal(desk)):
+        _signal(desk)
+
+
+def _signal(desk: Desk) -> None:
+    api.signal(desk.run_id, "begin", dedup_key="webhook 1")
+
+
+def beginning_a_child(desk: Desk) -> None:
+    """The run starts another one first, and goes on when that has ended."""
+    desk.start(parts=["child"])
+
+
 def _cancel(desk: Desk) -> None:
     run = WorkflowRun.objects.get(pk=desk.run_id)
     if run.ended_at is None:
@@ -233,6 +272,10 @@ STORIES: dict[Boundary, Callable[[Desk], None]] = {
     Boundary.CANCEL_AFTER_COMMIT: cancelling,
     Boundary.TIMER_BEFORE_COMMIT: failing,
     Boundary.TIMER_AFTER_COMMIT: failing,
+    Boundary.SIGNAL_BEFORE_COMMIT: signalling,
+    Boundary.SIGNAL_AFTER_COMMIT: signalling,
+    Boundary.CROSSING_BEFORE_COMMIT: beginning_a_child,
+    Boundary.CROSSING_AFTER_COMMIT: beginning_a_child,
     Boundary.LOOKUP_BEFORE_COMMIT: doubting,
     Boundary.LOOKUP_AFTER_COMMIT: doubting,
 }
@@ -295,6 +338,8 @@ def test_a_boundary_that_kills_again_and_again_ends_in_no_loop(desk: Desk, bound
         pass  # a caller that dies of each of its own calls has nothing to go on with
     if desk.run_id is None:
         desk.start()
+    if STORIES[boundary] is signalling:
+        _signal(desk)
     desk.go_on()
     assert_ends_well(desk)
 
@@ -302,7 +347,8 @@ def test_a_boundary_that_kills_again_and_again_ends_in_no_loop(desk: Desk, bound
 def assert_ends_well(desk: Desk) -> None:
     """The books of both providers, and how the run ended or why it waits."""
     run = WorkflowRun.objects.get(pk=desk.run_id)
-    assert WorkflowRun.objects.count() == 1
+    assert WorkflowRun.objects.filter(parent__isnull=True).count() == 1
+    assert WorkflowRun.objects.filter(parent=run).count() == (1 if "child" in run.data["parts"] else 0)
     assert len(desk.pays.acts) <= 1
     assert len(desk.mails.acts) <= 1
     both = Provider(acts=[*desk.pays.acts, *desk.mails.acts])
