@@ -106,6 +106,14 @@ def retry(options: Namespace) -> Report:
     return _changed(run, "goes on")
 
 
+def signal(options: Namespace) -> Report:
+    """Send a message to a run."""
+    sent = api.signal(options.run, options.name, options.payload, dedup_key=options.key, by=_person(options.by))
+    used = "a step goes on with it" if sent.used_by_id else "it is kept until a step waits for it"
+    data = {"id": sent.pk, "run": sent.run_id, "name": sent.name, "used": bool(sent.used_by_id)}
+    return Report(data, [f"run {sent.run_id}: signal {plain(sent.name)} is stored; {used}"])
+
+
 def _changed(run: WorkflowRun, what: str) -> Report:
     return Report(tables.of_run(run), [f"run {run.pk}: {what} ({run.word})"])
 
@@ -224,6 +232,7 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "explain": explain,
     "cancel": cancel,
     "retry": retry,
+    "signal": signal,
     "resolve": resolve,
     "sweep": sweep,
     "ticker": ticker,

@@ -21,6 +21,7 @@ from durableflows.services import sweeps
 from durableflows.testing import World, virtual
 from tests.contract.source import ROOT
 from tests.support.flows import Provider, act_then_raise, pay_effect, pay_workflow, raise_without_acting
+from tests.support.waits import waiting
 
 pytestmark = pytest.mark.django_db
 
@@ -288,3 +289,14 @@ def test_the_process_ends_with_the_code(arguments: list[str], code: int):
 
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_signal_is_sent_from_the_command_line(world: World):
+    run_id = str(waiting(world, "signal"))
+
+    assert "kept until a step waits for it" in said("signal", run_id, "other")
+    assert "a step goes on with it" in said("signal", run_id, "begin", "--payload", '{"amount": 5}', "--key", "k")
+    assert "key_conflict" in said("signal", run_id, "begin", "--payload", "6", "--key", "k", code=1)
+    assert "not JSON" in said("signal", run_id, "begin", "--payload", "{", code=1)
+    world.run_until_idle()
+    assert "too_late" in said("signal", run_id, "begin", code=1)

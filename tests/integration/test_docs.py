@@ -63,3 +63,22 @@ def answer(world: World, run: WorkflowRun, *, by: User) -> None:
     assert re.fullmatch(r"Bonus of USD 100\.00 for Ada", request.title)
     api.answer(request.pk, "approve", by=by, facts_digest=request.facts_digest)
     world.run_until_idle()
+
+
+@pytest.mark.parametrize("sample", ["wait-and-branch"], indirect=True)
+def test_the_order_is_checked_paid_and_closed(sample: dict[str, Any]):
+    with virtual() as world:
+        run = api.start(sample["Order"], {"parcels": ["a", "b"]})
+        world.run_until_idle()
+        world.clock.advance(days=8)
+        world.run_until_idle()
+        for _ in range(2):
+            sample["payment_arrived"](str(run.pk), {"id": 1, "amount": 5})
+        world.run_until_idle()
+        world.clock.advance(days=1)
+        world.run_until_idle()
+
+    run.refresh_from_db()
+    assert (run.state, run.result, run.data["checked"]) == (RunState.SUCCEEDED, 2, ["a is fine", "b is fine"])
+    notes = [event.data["text"] for event in run.events.filter(kind="run.note").order_by("sequence")]
+    assert notes == ["reminded", "paid: {'amount': 5}"]

@@ -84,9 +84,15 @@ def _add_readers(verb: Any) -> None:
 def _add_writers(verb: Any) -> None:
     cancel = verb("cancel", "ask for the end of a run; it ends when nothing of it is in doubt any more")
     retry = verb("retry", "let a parked run go on, or bring its retry forward")
+    signal = verb("signal", "send a message to a run: to the step that waits for this name, or to the next that will")
     resolve = verb("resolve", "say what happened with an effect in doubt")
     cancel.add_argument("run", help="the run's id")
     retry.add_argument("run", help="the run's id")
+    signal.add_argument("run", help="the run's id")
+    signal.add_argument("name", help="as wait_for(...) names it")
+    signal.add_argument("--payload", type=_json, default=None, help='as JSON: {"amount": 5}')
+    signal.add_argument("--key", default="", help="the same key again is dropped")
+    signal.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
     resolve.add_argument("effect", help="the effect's id, as `show` prints it")
     resolve.add_argument("--verdict", required=True, choices=VERDICTS)
     resolve.add_argument("--row-version", required=True, type=_count, help="as `show` printed it: what you decided on")
@@ -108,11 +114,15 @@ def _limit(text: str) -> int:
     return number
 
 
-def _receipt(text: str) -> dict[str, Any]:
+def _json(text: str) -> Any:
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise ArgumentTypeError(f"the receipt is not JSON: {error}") from None
+        raise ArgumentTypeError(f"this is not JSON: {error}") from None
+
+
+def _receipt(text: str) -> dict[str, Any]:
+    value = _json(text)
     if not isinstance(value, dict) or not value:
         raise ArgumentTypeError('the receipt must be a JSON object, such as {"id": "re_17"}')
     return value
