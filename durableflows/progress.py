@@ -7,19 +7,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import arrivals, dispatch, integrity, journal, ledger
+from durableflows import arrivals, dispatch, integrity, journal, ledger, questions
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
-from durableflows.core import registry
 from durableflows.core.budget import is_used_up
 from durableflows.core.decide import Decision, End, Park
-from durableflows.core.outcomes import ErrorInfo, Question
-from durableflows.core.payload import JSON, sha256
+from durableflows.core.outcomes import ErrorInfo
+from durableflows.core.payload import JSON
 from durableflows.core.plan import END_OF, VERB_OF, Flags, run_state
-from durableflows.core.states import STEP_ENDED, STEP_OPEN, ApprovalState, EndingReason, StepState, WaitsOn
+from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, StepState, WaitsOn
 from durableflows.core.ways import Each, Way
-from durableflows.models import ApprovalRequest, StepAttempt, StepRun, WorkflowRun
+from durableflows.models import StepAttempt, StepRun, WorkflowRun
 from durableflows.models.locks import lock_steps
 from durableflows.transactions import database
 
@@ -93,7 +92,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     journal.record(run, f"step.{_past(decision)}", at=now, step=step, actor_name=actor_name, data=facts)
     _go_on(run, step, decision, now)
     if decision.question is not None and not run.ending_reason:
-        _ask(run, step, decision.question, now)
+        questions.ask(run, step, decision.question, now)
     if decision.park is not None:
         park(run, decision.park, now)
     if decision.end is not None:
@@ -164,7 +163,7 @@ def begin_ending(run: WorkflowRun, reason: EndingReason, detail: str, now: datet
     if not run.error_text:
         run.error_code, run.error_text = str(reason), detail
     journal.record(run, "run.ending", at=now, actor_name=actor_name, data={"reason": str(reason), "detail": detail})
-    _close_requests(run, f"the run is ending: {detail or reason}", now)
+    questions.close_all(run, f"the run is ending: {detail or reason}", now)
 
 
 def conclude(run: WorkflowRun, now: datetime, checkpoint: tuple[str, ...] = ()) -> None:
@@ -235,24 +234,10 @@ def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
     """End the run, and close every question it still asks, in the same commit."""
     run.move(verb)
     run.ended_at, run.parked_reason, run.parked_detail = now, "", ""
-    _close_requests(run, f"the run ended: {run.word}", now)
+    questions.close_all(run, f"the run ended: {run.word}", now)
     journal.record(run, "run.ended", at=now, data={"state": str(run.state), "error": run.error_text})
     if run.parent_step_id is not None:
         dispatch.send_crossing_after_commit(run.parent_step_id)
-
-
-def _close_requests(run: WorkflowRun, why: str, now: datetime) -> None:
-    for request in ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN):
-        close_request(run, request, "close", why, now)
-
-
-def close_request(run: WorkflowRun, request: ApprovalRequest, verb: str, reason: str, now: datetime) -> None:
-    """Close a request by a move of APPROVAL_MOVES."""
-    request.move(verb)
-    request.closed_at, request.closed_reason = now, reason[:200]
-    request.store("state", "closed_at", "closed_reason")
-    data: dict[str, JSON] = {"request": str(request.pk), "state": str(request.state), "reason": reason}
-    journal.record(run, "approval.closed", at=now, step=request.step, data=data)
 
 
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
@@ -357,37 +342,6 @@ def _past(decision: Decision) -> str:
     if decision.lost_worker:
         return "worker_lost"
     return _PAST[decision.verb] if decision.verb is not None else "looked_at"
-
-
-def _ask(run: WorkflowRun, step: StepRun, question: Question, now: datetime) -> None:
-    """Make the request that the step waits for. It commits with the waiting state, so no answer can come too early."""
-    spec = registry.get(run.workflow, run.version).step(step.name).approval
-    assert spec is not None
-    ladder: list[JSON] = [
-        {"permission": rung.permission, "expires_seconds": (rung.expires or spec.expires).total_seconds()}
-        for rung in spec.ladder()
-    ]
-    request = ApprovalRequest(
-        run=run,
-        step=step,
-        tenant=run.tenant,
-        title=question.title[:300],
-        binding=question.binding,
-        context=question.context,
-        facts_digest=sha256(question.binding),
-        permission=spec.permission,
-        exclude_requester=spec.exclude_requester,
-        requester=run.owner,
-        requester_name=run.owner_name,
-        quorum=spec.quorum,
-        ladder=ladder,
-        run_version=run.checkpoint_sequence,
-        expires_at=now + spec.expires,
-        created_at=now,
-    )
-    request.save(using=database(), force_insert=True)
-    data: dict[str, JSON] = {"request": str(request.pk), "title": request.title, "facts": request.facts_digest}
-    journal.record(run, "approval.asked", at=now, step=step, data=data)
 
 
 def give_new_tries(step: StepRun, now: datetime) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import claims, clock, journal, progress
+from durableflows import claims, clock, journal, progress, questions
 from durableflows.boundaries import Boundary, cross
 from durableflows.context import RunContext
 from durableflows.core import decide, registry
@@ -221,7 +221,7 @@ def _decide_if_complete(
         run.store(*journal.FIELDS)
         return
     name = str(given.by.get_username())
-    progress.close_request(run, request, given.verdict, f"{given.verdict} by {name}", now)
+    questions.close(run, request, given.verdict, f"{given.verdict} by {name}", now)
     decision = decide.after_answer(_declared(run, step), given.verdict, name)
     progress.apply(run, step, decision, now=now, actor_name=name)
 
@@ -253,7 +253,7 @@ def _expire(run_id: UUID, step_id: UUID, request_id: UUID) -> bool:
     elif request.ladder_position < len(request.ladder):
         _escalate(run, step, request, now)
     elif step.state == StepState.WAITING_HUMAN:
-        progress.close_request(run, request, "expire", "nobody answered in time", now)
+        questions.close(run, request, "expire", "nobody answered in time", now)
         progress.apply(run, step, decide.after_answer(_declared(run, step), "expire", ""), now=now)
     return True
 

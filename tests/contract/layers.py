@@ -74,7 +74,7 @@ WRITERS = (
 )
 
 # The funnel: nothing else moves a run, a step or an approval.
-FUNNEL = ("arrivals", "progress")
+FUNNEL = ("arrivals", "questions", "progress")
 
 # One attempt of a step, and asking a provider what became of an effect.
 WORK = ("claims", "decisions", "context", "runner", "lookups")
