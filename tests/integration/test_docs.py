@@ -21,8 +21,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def sample(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
-    """What a page of docs/howto declares."""
-    page = ROOT / "docs/howto" / f"{request.param}.md"
+    """What a page of docs declares."""
+    page = ROOT / "docs" / f"{request.param}.md"
     module = ModuleType("sample")
     monkeypatch.setitem(sys.modules, "sample", module)
     with registry.isolated():
@@ -30,7 +30,7 @@ def sample(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch):
         yield vars(module)
 
 
-@pytest.mark.parametrize("sample", ["add-to-your-project"], indirect=True)
+@pytest.mark.parametrize("sample", ["quickstart"], indirect=True)
 def test_the_first_run_succeeds(sample: dict[str, Any]):
     with virtual() as world:
         run = api.start(sample["Welcome"], {"name": "Ada"}, key="welcome:1")
@@ -40,12 +40,12 @@ def test_the_first_run_succeeds(sample: dict[str, Any]):
     assert (run.state, run.result) == (RunState.SUCCEEDED, {"said": "Welcome, Ada"})
 
 
-@pytest.mark.parametrize("sample", ["write-an-effect"], indirect=True)
+@pytest.mark.parametrize("sample", ["howto/write-an-effect"], indirect=True)
 def test_the_shown_test_passes(sample: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     sample["test_a_lost_answer_does_not_refund_twice"](None, monkeypatch)
 
 
-@pytest.mark.parametrize("sample", ["approve-in-admin"], indirect=True)
+@pytest.mark.parametrize("sample", ["howto/approve-in-admin"], indirect=True)
 def test_the_shown_approval_can_be_given(sample: dict[str, Any]):
     boss = User.objects.create_superuser("boss")
     with virtual() as world:
@@ -65,7 +65,7 @@ def answer(world: World, run: WorkflowRun, *, by: User) -> None:
     world.run_until_idle()
 
 
-@pytest.mark.parametrize("sample", ["wait-and-branch"], indirect=True)
+@pytest.mark.parametrize("sample", ["howto/wait-and-branch"], indirect=True)
 def test_the_order_is_checked_paid_and_closed(sample: dict[str, Any]):
     with virtual() as world:
         run = api.start(sample["Order"], {"parcels": ["a", "b"]})
