@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connections
 
 from durableflows import broker, clock
 from durableflows.conf import settings
@@ -26,7 +26,7 @@ from durableflows.core.states import StepState
 from durableflows.leases import Place
 from durableflows.models import StepAttempt, StepRun, Worker
 from durableflows.services import sweeps
-from durableflows.transactions import database
+from durableflows.transactions import database, first_line
 
 logger = logging.getLogger("durableflows.ticker")
 
@@ -34,6 +34,7 @@ ORPHANS_DIE_WITHIN_SECONDS = 5.0
 REPORTS_KEPT_SECONDS = 30.0
 # A turn sends for so long at most: with a broker that answers slowly, freeing leases must not wait for its answers.
 SENDING_SECONDS = 2.0
+OUTAGE_PAUSE_SECONDS = 8.0
 
 
 class Pulse:
@@ -58,6 +59,34 @@ class Pulse:
         moment = time.monotonic()
         fresh = moment - self._last <= max(3 * settings().HEARTBEAT_SECONDS, 5.0)
         return fresh and moment - self._since >= settings().STALE_SECONDS
+
+
+class Outage:
+    """The database is away, for this process: said once, asked about less and less often, and said when it is back."""
+
+    def __init__(self) -> None:
+        self._since, self._turns = 0.0, 0
+
+    def note(self, error: BaseException) -> None:
+        """A turn has failed for it."""
+        if not self._turns:
+            self._since = time.monotonic()
+            what = "is away" if isinstance(error, OperationalError | InterfaceError) else "cannot be used"
+            logger.warning("the database %s, and is tried again: %s", what, first_line(error))
+        self._turns += 1
+
+    def over(self) -> None:
+        """A turn went well."""
+        if self._turns:
+            logger.warning("the database is back after %.0f s", time.monotonic() - self._since)
+        self._turns = 0
+
+    def pause_seconds(self) -> float:
+        """How much longer than usual to wait: both of a ticker's loops count turns, so this doubles every other one."""
+        return min(2.0 ** (self._turns / 2), OUTAGE_PAUSE_SECONDS) if self._turns else 0.0
+
+
+_outage = Outage()
 
 
 class Reports:
@@ -104,7 +133,7 @@ def run(place: Place, reader: int | None) -> None:
             sweeps.free_dead_processes(place.boot_id, is_alive)
             sweeps.sweep(may_free_stale=pulse.is_steady())
             Worker.objects.using(database()).filter(boot_id=place.boot_id).update(swept_at=clock.now())
-        reports.wait(settings().SWEEP_SECONDS)
+        reports.wait(settings().SWEEP_SECONDS + _outage.pause_seconds())
     stop.set()
     _bury(place)
 
@@ -146,7 +175,7 @@ def _beat_for_ever(place: Place, pulse: Pulse, stop: threading.Event) -> None:
         with _surviving():
             register(place)
             pulse.beat()
-        stop.wait(settings().HEARTBEAT_SECONDS)
+        stop.wait(settings().HEARTBEAT_SECONDS + _outage.pause_seconds())
 
 
 class _surviving(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads as a statement
@@ -154,11 +183,12 @@ class _surviving(contextlib.AbstractContextManager[None]):  # noqa: N801 - reads
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
         if error is None:
+            _outage.over()
             return False
         if not isinstance(error, Exception):
             return False
         if isinstance(error, DatabaseError | InterfaceError):
-            logger.warning("the database is away: %s", str(error).strip())
+            _outage.note(error)
             connections[database()].close()
         else:
             logger.error("a tick failed; it is tried again", exc_info=error)

@@ -97,21 +97,34 @@ def patiently(function: Callable[P, T], *, give_up_after_seconds: float) -> Call
     @wraps(function)
     def trying(*args: P.args, **kwargs: P.kwargs) -> T:
         stop_at = time.monotonic() + give_up_after_seconds
-        pause = 0.1
+        pause, is_told = 0.1, False
         while True:
             try:
                 return function(*args, **kwargs)
-            except (OperationalError, InterfaceError):
+            except (OperationalError, InterfaceError) as error:
                 if time.monotonic() + pause > stop_at or connections[database()].in_atomic_block:
                     raise
-                logger.warning(
-                    "the database is away; what a provider answered is kept and written again", exc_info=True
-                )
+                if not is_told:
+                    logger.warning("the database is away; what is to be written is kept: %s", first_line(error))
+                is_told = True
                 connections[database()].close()
                 time.sleep(pause)
                 pause = min(pause * 2, 5.0)
 
     return trying
+
+
+def is_away(error: BaseException) -> bool:
+    """Did this fail because the database cannot be reached, and not for what was asked of it?"""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    connection = connections[database()]
+    return connection.connection is None or not connection.is_usable()
+
+
+def first_line(error: BaseException) -> str:
+    """The error's first line: what drivers add below says the same for each address that they tried."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def is_repeatable(error: Exception) -> bool:

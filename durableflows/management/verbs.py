@@ -24,7 +24,7 @@ from durableflows.management.tables import Report, local, section, table
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.selectors import runs_for
 from durableflows.services import sweeps
-from durableflows.transactions import database
+from durableflows.transactions import database, is_away
 
 logger = logging.getLogger("durableflows")
 
@@ -143,6 +143,8 @@ def sweep(options: Namespace) -> Report:
         try:
             done[name] = job(clock.now())
         except Exception as error:  # the other sweeps still run; the exit code says that one did not
+            if is_away(error):
+                raise
             logger.exception("the sweep of %s failed", name)
             failed[name] = plain(f"{type(error).__name__}: {error}")
     lines = [f"{name}: {count}" for name, count in done.items()]

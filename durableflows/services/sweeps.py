@@ -33,7 +33,7 @@ from durableflows.core.states import (
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.services import approvals, children, reconcile
-from durableflows.transactions import database, transact
+from durableflows.transactions import database, is_away, transact
 
 logger = logging.getLogger("durableflows.sweeps")
 
@@ -47,7 +47,7 @@ UNCLAIMED_SECONDS = 3.0
 
 
 def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
-    """Do everything that is due, in batches. Returns how many rows each sweep moved.
+    """Do everything that is due, in batches. Returns how many rows each sweep moved. Raises when the database is away.
 
     may_free_stale   only a ticker that has itself run without a gap may call other workers dead
     """
@@ -57,7 +57,9 @@ def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
             continue
         try:
             done[name] = job(clock.now())
-        except Exception:  # one broken row or sweep must not keep the others from running (R04)
+        except Exception as error:  # one broken row or sweep must not keep the others from running (R04)
+            if is_away(error):
+                raise
             logger.exception("the sweep of %s failed; it is tried again", name)
             done[name] = 0
     return done
@@ -338,7 +340,9 @@ def _each(rows: QuerySet[Row], act: Callable[[UUID], bool]) -> int:
     for pk in list(rows.values_list("pk", flat=True)[:BATCH]):
         try:
             done += bool(act(pk))
-        except Exception:  # a bad row waits for the next sweep
+        except Exception as error:  # a bad row waits for the next sweep
+            if is_away(error):
+                raise
             logger.exception("%s %s could not be swept", rows.model.__name__, pk)
     return done
 
