@@ -61,7 +61,7 @@ class CallOffRefund(Door):
             "order": refund.charge.order,
             "standing": standing_of(refund.state, facts),
             "situation": situation_of(refund.state, refund.refund_id, facts, now=now),
-            "is_sent": facts is not None and facts.payment is not None and facts.payment.sent_at is not None,
+            "may_have_paid": facts is not None and facts.may_have_paid,
             "form": form,
             "now": now,
         }

@@ -69,7 +69,7 @@ def test_the_page_asks_first_and_looking_changes_nothing(browser: Client, refund
     page = browser.get(address(refund))
 
     assert "Call off the refund of $60.00?" in words(page)
-    assert "Nothing was sent to the payment provider." in words(page)
+    assert "Nothing of it is at the payment provider." in words(page)
     assert WorkflowRun.objects.get().cancel_asked_at is None
 
 
