@@ -43,6 +43,7 @@ class RunContext(Run[WorkflowState]):
     def __init__(self, claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> None:
         self._claim, self._definition, self._step = claim, definition, step
         self._used: set[str] = set()
+        self.notes: list[str] = []
         self._record_by = time.monotonic() + step.timeout_seconds + HARD_LIMIT_AFTER_SECONDS - KEPT_FOR_SETTLING_SECONDS
         self.id = str(claim.lease.run_id)
         self.state = states.load(definition.state_type, claim.data)
@@ -95,7 +96,11 @@ class RunContext(Run[WorkflowState]):
 
     def note(self, text: str) -> None:
         """Write a line into the run's history, for people. Nothing when the run is only looked at, without a lease."""
-        if self._claim.lease.attempt:
+        if not self._claim.lease.attempt:
+            return
+        if self._step.atomic:  # written now, it would lock the run for as long as the body goes on (P11)
+            self.notes.append(text)
+        else:
             note(self._claim.lease, text)
 
     def _check(self, effect: EffectDefinition[R], name: str) -> None:

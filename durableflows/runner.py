@@ -37,6 +37,7 @@ from durableflows.core.payload import JSON, storable_text
 from durableflows.core.returned import Place, directive_of
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
+from durableflows.notes import note
 from durableflows.transactions import is_repeatable, patiently, transact_durably
 
 logger = logging.getLogger("durableflows.runner")
@@ -114,7 +115,7 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
     assert step.function is not None
     returned = step.function(definition.workflow, context)
     directive = directive_of(returned, Place(step, definition, is_item=claim.is_item))
-    return Done(directive, states.dump(context.state), context.given_result)
+    return Done(directive, states.dump(context.state), context.given_result, tuple(context.notes))
 
 
 def question_of(spec: ApprovalSpec, context: RunContext) -> Question:
@@ -161,6 +162,8 @@ def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: Step
         outcome = perform(claim, definition, step)
         if not isinstance(outcome, Done):
             raise _NotDone(outcome)
+        for text in outcome.notes:
+            note(claim.lease, text)
         claims.settle(claim.lease, outcome, rng=_random, base=claim.data)
 
     try:

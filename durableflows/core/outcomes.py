@@ -39,11 +39,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The body returned; `data` is the state it left, validated as a whole; `output` what it gave as its result."""
+    """The body returned; `data` is the state it left, validated as a whole; `output` what it gave as its result.
+
+    `notes` of an atomic step are written with its settlement; other steps have written theirs.
+    """
 
     directive: Goto | Succeed | Fail
     data: dict[str, JSON]
     output: JSON = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
