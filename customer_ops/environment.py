@@ -4,7 +4,11 @@ Owns the grammar of both and the embedded defaults (SQLite and a folder as broke
 Django starts, so it imports nothing of the project. It never connects to anything, and its errors hold no password.
 """
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -30,6 +34,33 @@ REDIS_OPTIONS = {
 }
 
 FILESYSTEM_POLLING_SECONDS = 0.05
+
+
+@contextmanager
+def said_in_a_line() -> Iterator[None]:
+    """Let an address in the block that cannot be read end the program with one line on stderr, when nobody catches it.
+
+    manage.py, Celery and web servers each let it through, and would print fifty lines of Django's inside. With
+    `--traceback` they do.
+    """
+    try:
+        yield
+    except ImproperlyConfigured as wrong:
+        if "--traceback" not in sys.argv:
+            _print_only(wrong)
+        raise
+
+
+def _print_only(wrong: ImproperlyConfigured) -> None:
+    before = sys.excepthook
+
+    def print_it(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if error is wrong:
+            sys.stderr.write(f"{error}\n")
+        else:
+            before(kind, error, trace)
+
+    sys.excepthook = print_it
 
 
 def read_database_url(url: str, *, folder: Path) -> dict[str, dict[str, Any]]:
@@ -58,6 +89,11 @@ def read_broker_url(url: str, *, folder: Path) -> dict[str, Any]:
     url = url or "filesystem://"
     first = url.partition(";")[0]  # several addresses, the next one for when the first is away
     scheme = _split(first, variable="CELERY_BROKER_URL").scheme
+    transport = scheme.partition("+")[0]
+    if transport not in TRANSPORT_ALIASES and "." not in transport:
+        raise ImproperlyConfigured(
+            f"CELERY_BROKER_URL starts with {transport!r}: use redis://, amqp:// or another that Celery knows"
+        )
     settings: dict[str, Any] = {"broker_url": url, "broker_connection_retry_on_startup": True}
     if scheme == "filesystem":
         TRANSPORT_ALIASES["filesystem"] = ALIAS  # kombu's own may hand a worker half a message

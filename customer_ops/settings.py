@@ -9,7 +9,7 @@ EMAIL_HOST_PASSWORD, EMAIL_USE_TLS=1, EMAIL_BACKEND, DEFAULT_FROM_EMAIL, DEMO_MA
 import os
 from pathlib import Path
 
-from customer_ops.environment import read_broker_url, read_database_url
+from customer_ops.environment import read_broker_url, read_database_url, said_in_a_line
 from customer_ops.secret_key import read_or_make_secret_key
 
 
@@ -67,7 +67,9 @@ TEMPLATES = [
 ROOT_URLCONF = "customer_ops.urls"
 WSGI_APPLICATION = "customer_ops.wsgi.application"
 
-DATABASES = read_database_url(os.environ.get("DATABASE_URL", ""), folder=CUSTOMER_OPS_DATA)
+with said_in_a_line():
+    DATABASES = read_database_url(os.environ.get("DATABASE_URL", ""), folder=CUSTOMER_OPS_DATA)
+    _BROKER = read_broker_url(os.environ.get("CELERY_BROKER_URL", ""), folder=CUSTOMER_OPS_DATA / "broker")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en-us"
@@ -138,9 +140,7 @@ REFUND_WINDOW_SECONDS = 86_400
 
 # -- Celery: messages are hints, the rows are the truth. No results, no retries of its own, acknowledged early.
 
-for _name, _value in read_broker_url(
-    os.environ.get("CELERY_BROKER_URL", ""), folder=CUSTOMER_OPS_DATA / "broker"
-).items():
+for _name, _value in _BROKER.items():
     globals()[f"CELERY_{_name.upper()}"] = _value
 # A name of one's own keeps two installations apart that share a broker: tasks, events, remote control.
 CELERY_TASK_DEFAULT_QUEUE = os.environ.get("CELERY_TASK_DEFAULT_QUEUE") or "celery"
