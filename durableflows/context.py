@@ -1,13 +1,15 @@
 """The run as a step's body sees it. Owns one attempt's use of effects; writes rows only through `ledger`."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from typing import TypeVar, cast
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import connections
 
-from durableflows import given, ledger, selectors, wall_time
+from durableflows import given, ledger, model_calls, selectors, wall_time
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import shape
 from durableflows.core import state as states
@@ -22,7 +24,7 @@ from durableflows.core.definition import (
 from durableflows.core.outcomes import Answer, AnswerKind, InDoubt, Outcome, Waits
 from durableflows.core.payload import JSON, storable
 from durableflows.core.refs import StepRef
-from durableflows.core.run import Child, Decision, Result, Run, Signal
+from durableflows.core.run import Child, Decision, ModelCall, Result, Run, Signal
 from durableflows.core.state import WorkflowState
 from durableflows.core.states import EffectState
 from durableflows.errors import EffectOpen, InvalidDefinition, Permanent
@@ -89,6 +91,21 @@ class RunContext(Run[WorkflowState]):
         if isinstance(reserved, Rejected):
             raise Permanent(reserved.reason)
         return self._act(effect, name, reserved)
+
+    @contextmanager
+    def model_call(self, model: str, *, estimate_usd: Decimal) -> Iterator[ModelCall]:
+        """Call a model within the budget. See `Run.model_call`."""
+        call = ModelCall(model, estimate_usd)
+        if self._step.atomic:
+            raise InvalidDefinition(f"{self._step.name} is atomic: call the model in a step of its own before it")
+        call_id = model_calls.hold(self._claim.lease, model, estimate_usd)
+        failed = True
+        try:
+            yield call
+            failed = False
+        finally:
+            settle = patiently(model_calls.settle, give_up_after_seconds=KEPT_FOR_SETTLING_SECONDS)
+            settle(self._claim.lease.run_id, call_id, call.cost_usd, failed=failed)
 
     def decision(self, step: StepRef) -> Decision:
         """Return what was decided at an approval of this run. Raises NotFoundError before any decision."""

@@ -340,6 +340,7 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "effect.alert": _simple("{effect} needs a look", "problem", "text"),
     "each.opened": _opened,
     "child.started": _simple("{step}: a run was started", "done", "workflow"),
+    "model.called": lambda fact: None,  # many, and nothing outside changes by them
     "signal.received": _signal,
     "lookup.open": _open_lookup,
     "lookup.stale": _simple("{effect}: a lookup came too late to count", "note", "answer"),

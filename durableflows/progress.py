@@ -7,16 +7,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import arrivals, dispatch, integrity, journal, ledger, questions
+from durableflows import arrivals, dispatch, integrity, journal, ledger, model_calls, questions
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
-from durableflows.core.budget import is_used_up
+from durableflows.core.budget import idle_at, is_used_up
 from durableflows.core.decide import Decision, End, Park
 from durableflows.core.outcomes import ErrorInfo
 from durableflows.core.payload import JSON
 from durableflows.core.plan import END_OF, VERB_OF, Flags, run_state
-from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, StepState, WaitsOn
+from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState, WaitsOn
 from durableflows.core.ways import Each, Way
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
 from durableflows.models.locks import lock_steps
@@ -36,6 +36,7 @@ RUN_FIELDS = (
     "alert",
     "alert_at",
     "deadline_at",
+    "idle_at",
     "result",
     "error_class",
     "error_code",
@@ -177,6 +178,7 @@ def conclude(run: WorkflowRun, now: datetime, checkpoint: tuple[str, ...] = ()) 
     if run.ended_at is None:
         _follow_steps(run)
     run.changed_at = now
+    run.idle_at = idle_at(run.budget, now) if run.state in (RunState.PENDING, RunState.RUNNING) else None
     run.store(*RUN_FIELDS, *checkpoint)
 
 
@@ -185,7 +187,7 @@ def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:
     _settle_down(run, now)
     if run.ended_at is None:
         return False
-    run.changed_at = now
+    run.changed_at, run.idle_at = now, None
     run.store(*RUN_FIELDS)
     return True
 
@@ -221,6 +223,7 @@ def _settle_down(run: WorkflowRun, now: datetime) -> None:
 def _cancel_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Take the lease and close the step: whoever works on it can write nothing more."""
     _end_attempts(step, "cancelled", now)
+    model_calls.lose(step, now)
     if step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own
     step.cancel()
@@ -295,6 +298,7 @@ def _send_when_due(step: StepRun, now: datetime) -> None:
 
 def _close_attempt(step: StepRun, decision: Decision, now: datetime) -> int:
     if step.state == StepState.RUNNING and decision.verb is not None:
+        model_calls.lose(step, now)
         error = decision.error or ErrorInfo("", "", "")
         StepAttempt.objects.using(database()).filter(step=step, number=step.attempts).update(
             ended_at=now,

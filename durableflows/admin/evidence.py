@@ -11,6 +11,7 @@ from durableflows.models import (
     Artifact,
     Breaker,
     EffectSend,
+    ModelCall,
     ProviderEvent,
     RunEvent,
     SideEffect,
@@ -61,6 +62,14 @@ class EffectSendAdmin(ReadOnly):
     tenant = "effect__run__tenant"
     list_display = ("__str__", "effect", "phase", "outcome", "started_at", "ended_at", "error_text")
     list_select_related = ("effect",)
+
+
+@admin.register(ModelCall)
+class ModelCallAdmin(ReadOnly):
+    """Calls of models, and what they cost."""
+
+    list_display = ("model", "run", "step", "outcome", "estimate_usd", "cost_usd", "started_at", "ended_at")
+    list_select_related = ("run", "step")
 
 
 @admin.register(ProviderEvent)

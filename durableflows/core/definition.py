@@ -65,15 +65,22 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most a run may use. None: no limit. Reaching one ends the run as EXHAUSTED_BUDGET."""
+    """The most a run may use. None: no limit. Reaching one ends the run as EXHAUSTED_BUDGET.
+
+    Shapes and units   attempts: tries of all steps; tool_calls: sends of effects; model_calls, cost_usd: calls by
+                       `run.model_call`, at their real cost or else their estimate; iterations: repeated visits of
+                       steps; idle: time without anything happening, while nobody and nothing outside is waited for
+    """
 
     attempts: int | None = None
     tool_calls: int | None = None
     model_calls: int | None = None
     cost_usd: Decimal | None = None
     iterations: int | None = None
+    idle: timedelta | None = None
 
     def __post_init__(self) -> None:
+        _refuse_nothing(self.idle, "Budget: idle")
         for name in ("attempts", "tool_calls", "model_calls", "iterations"):
             value = getattr(self, name)
             if value is not None and not _is_count(value):

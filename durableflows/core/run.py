@@ -6,17 +6,24 @@ functions receive it. Never known to the pure core's deciders.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Generic, Protocol, TypeVar
 
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.payload import JSON
 from durableflows.core.refs import StepRef
 from durableflows.core.state import WorkflowState
+from durableflows.errors import InvalidState
 
 S = TypeVar("S", bound=WorkflowState)
 R = TypeVar("R")
+
+LONGEST_MODEL = 100
+HIGHEST_COST = Decimal(10**8)
+MILLIONTH = Decimal("0.000001")
 
 
 class Decision(Protocol):
@@ -73,6 +80,34 @@ class Child:
     error: str
 
 
+class ModelCall:
+    """One call of a model: `estimate_usd` is held for it; set `cost_usd` to what it did cost once that is known."""
+
+    def __init__(self, model: str, estimate_usd: Decimal) -> None:
+        if not model or len(model) > LONGEST_MODEL:
+            raise InvalidState(f"model_call: a model's name of 1 to {LONGEST_MODEL} characters is needed")
+        self.model, self.estimate_usd = model, _cost(estimate_usd, "estimate_usd")
+        self._cost_usd: Decimal | None = None
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """What the call did cost; None: the estimate counts."""
+        return self._cost_usd
+
+    @cost_usd.setter
+    def cost_usd(self, cost: Decimal) -> None:
+        self._cost_usd = _cost(cost, "cost_usd")
+
+
+def _cost(value: object, name: str) -> Decimal:
+    if not isinstance(value, Decimal) or not value.is_finite() or not 0 <= value < HIGHEST_COST:
+        raise InvalidState(f'model_call: {name}={value!r}, write Decimal("0.05"): floats are not exact')
+    exact = value.quantize(MILLIONTH)
+    if exact != value:
+        raise InvalidState(f"model_call: {name}={value}, at most six decimals are kept")
+    return exact
+
+
 class Run(ABC, Generic[S]):
     """One run, as its own step sees it. `state` is checked when assigned to and stored when the step settles.
 
@@ -123,6 +158,18 @@ class Run(ABC, Generic[S]):
         Raises             InvalidState for arguments that do not fit; KeyConflict when the same operation was stored
                            with others; Permanent and NeedsHuman as the effect raised them; control flow
                            (BaseException) when the outcome is open, the lease is lost or the run is halted
+        """
+
+    @abstractmethod
+    def model_call(self, model: str, *, estimate_usd: Decimal) -> AbstractContextManager[ModelCall]:
+        """Call a model within the run's budget: `with run.model_call("small", estimate_usd=Decimal("0.02")) as call:`
+
+        The call is counted and its estimate held before the block begins. Set `call.cost_usd` in it; without that, or
+        when the worker dies, the estimate counts: the provider may have charged it. A body that runs again calls
+        again, and pays again.
+
+        Raises   LimitReached (the run ends as EXHAUSTED_BUDGET) when it does not fit; InvalidState for a cost that is
+                 no Decimal from 0 with at most six decimals; InvalidDefinition in an atomic step
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ Called by the command and by pages of health; never repairs, never runs user cod
 from uuid import UUID
 
 from durableflows import clock
+from durableflows.doctor.budgets import examine_budgets
 from durableflows.doctor.effects import examine_effects
 from durableflows.doctor.findings import Finding, Severity
 from durableflows.doctor.history import examine_history
@@ -24,7 +25,7 @@ def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:
     with snapshot():
         now = clock.now()
         scope = Scope(now, run_id, ticking_since(now))
-        found = [*examine_states(scope), *examine_waits(scope), *examine_effects(scope)]
+        found = [*examine_states(scope), *examine_waits(scope), *examine_effects(scope), *examine_budgets(scope)]
     found += examine_history(scope)
     order = list(Severity)
     return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))

@@ -61,6 +61,7 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "doubt-forgotten": (Severity.BROKEN, "An earlier send is unexplained: ask the provider. " + _REPORT),
     "operation-twice": (Severity.BROKEN, "Compare with the provider's books: it may have been done twice."),
     "arguments-changed": (Severity.BROKEN, "Cancel the run before it sends them. " + _EDITED),
+    "budget-count": (Severity.BROKEN, "Limits may be passed or reached too early: compare the rows. " + _EDITED),
     "state-digest": (Severity.BROKEN, "The run is never resumed from this. Put a removed key back, or: " + _EDITED),
     "event-chain": (Severity.BROKEN, _EDITED),
     "lease-overdue": (Severity.DUE, _TICKER),

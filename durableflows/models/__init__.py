@@ -5,6 +5,7 @@ from durableflows.models.artifact import Artifact
 from durableflows.models.breaker import Breaker
 from durableflows.models.effect import EffectSend, ProviderEvent, SideEffect
 from durableflows.models.event import RunEvent
+from durableflows.models.model_call import ModelCall
 from durableflows.models.run import WorkflowRun
 from durableflows.models.signal import Signal
 from durableflows.models.step import StepAttempt, StepRun
@@ -16,6 +17,7 @@ __all__ = [
     "Artifact",
     "Breaker",
     "EffectSend",
+    "ModelCall",
     "ProviderEvent",
     "RunEvent",
     "SideEffect",

@@ -42,6 +42,7 @@ class WorkflowRun(EngineRow):
     data_key_id = models.CharField(max_length=40)
 
     deadline_at = models.DateTimeField()
+    idle_at = models.DateTimeField(null=True, blank=True)
     budget = models.JSONField(default=dict)
     attempts_count = models.PositiveIntegerField(default=0)
     tool_calls_count = models.PositiveIntegerField(default=0)
@@ -94,6 +95,7 @@ class WorkflowRun(EngineRow):
         ]
         indexes: ClassVar = [
             models.Index(fields=["deadline_at"], condition=Q(ended_at__isnull=True), name="durableflows_run_deadline"),
+            models.Index(fields=["idle_at"], condition=Q(idle_at__isnull=False), name="durableflows_run_idle"),
             models.Index(fields=["changed_at"], condition=Q(state="ENDING"), name="durableflows_run_ending"),
             models.Index(fields=["workflow", "state", "-created_at"], name="durableflows_run_list"),
             models.Index(fields=["subject_type", "subject_id"], name="durableflows_run_subject"),

@@ -308,6 +308,26 @@ def _end_overdue(run_id: UUID) -> bool:
     return True
 
 
+def end_idle_runs(now: datetime) -> int:
+    """Let runs end in which nothing has happened for longer than they allow. One that a worker is at is not idle."""
+    runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, idle_at__lte=now)
+    return _each(runs.order_by("idle_at"), _end_idle)
+
+
+@transact
+def _end_idle(run_id: UUID) -> bool:
+    run = try_lock_run(run_id)
+    now = clock.now()
+    if run is None or run.ended_at is not None or run.ending_reason or run.idle_at is None or run.idle_at > now:
+        return False
+    if _steps().filter(run=run, state=StepState.RUNNING).exists():
+        return False
+    text = f"nothing has happened since {run.changed_at:%Y-%m-%d %H:%M}, longer than its budget allows"
+    progress.begin_ending(run, EndingReason.BUDGET, text, now)
+    progress.conclude(run, now)
+    return True
+
+
 def confirm_ends(now: datetime) -> int:
     """End runs that are ending and have become quiet (rule 10)."""
     runs = WorkflowRun.objects.using(database()).filter(state=RunState.ENDING)
@@ -361,6 +381,7 @@ JOBS: dict[str, Callable[[datetime], int]] = {
     "lost audits": end_lost_audits,
     "expired requests": expire_requests,
     "deadlines": end_overdue_runs,
+    "idle runs": end_idle_runs,
     "quiet ends": confirm_ends,
 }
 """Name for people -> sweep."""

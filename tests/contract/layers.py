@@ -54,6 +54,7 @@ ROWS = (
     "models.artifact",
     "models.event",
     "models.worker",
+    "models.model_call",
     "models.breaker",
     "models",
     "models.locks",
@@ -70,6 +71,7 @@ WRITERS = (
     "broker",
     "dispatch",
     "ledger",
+    "model_calls",
     "notes",
 )
 
@@ -97,6 +99,7 @@ DOCTOR = (
     "doctor.states",
     "doctor.waits",
     "doctor.effects",
+    "doctor.budgets",
     "doctor.history",
     "doctor",
 )
@@ -110,6 +113,7 @@ DOORS = (
     "doctor.states",
     "doctor.waits",
     "doctor.effects",
+    "doctor.budgets",
     "doctor.history",
     "doctor",
     "api",

@@ -37,7 +37,7 @@ VERBS = {
 }
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
-    "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker",
+    "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "ModelCall",
 }  # fmt: skip
 
 

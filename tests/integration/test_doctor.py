@@ -381,6 +381,7 @@ def test_every_code_has_a_case():
     tested = {code for code, *_ in (*BROKEN, *LATE)}
     others = {
         "end-overdue",
+        "budget-count",  # test_budgets.py
         "timer-overdue",  # this and the next: test_doctor_waits.py
         "crossing-overdue",
         "stuck",

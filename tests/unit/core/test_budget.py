@@ -1,10 +1,11 @@
 """Counters against declared limits (P7)."""
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
-from durableflows.core.budget import COUNTERS, is_used_up, pinned
+from durableflows.core.budget import COUNTERS, idle_at, is_over, is_used_up, pinned
 from durableflows.core.definition import Budget
 
 
@@ -39,3 +40,16 @@ def test_a_run_keeps_its_limits_as_json():
 
 def test_each_limit_has_its_counter():
     assert set(COUNTERS) == {"attempts", "tool_calls", "model_calls", "iterations", "cost_usd"}
+
+
+@pytest.mark.parametrize(("total", "wanted"), [("2.00", False), ("2.000001", True)])
+def test_a_sum_may_reach_the_limit_and_not_pass_it(total: str, wanted: bool):
+    assert is_over(pinned(Budget(cost_usd=Decimal("2.00"))), "cost_usd", Decimal(total)) is wanted
+    assert not is_over({}, "cost_usd", Decimal(total))
+
+
+def test_idle_time_is_counted_from_the_last_change():
+    changed_at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert idle_at(pinned(Budget(idle=timedelta(minutes=30))), changed_at) == changed_at + timedelta(minutes=30)
+    assert idle_at(pinned(Budget()), changed_at) is None
