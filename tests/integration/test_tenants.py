@@ -72,6 +72,7 @@ DOORS: dict[str, Callable[[Two, User], object]] = {
     "get": lambda two, by: api.get(two.acme.pk, by=by),
     "explain": lambda two, by: api.explain(two.acme.pk, by=by),
     "cancel": lambda two, by: api.cancel(two.acme.pk, by=by, reason="x"),
+    "signal": lambda two, by: api.signal(two.acme.pk, "paid", {}, by=by),
     "retry": lambda two, by: api.retry(two.acme.pk, by=by, reason="x"),
     "answer": lambda two, by: api.answer(two.asked.pk, "approve", by=by, facts_digest=two.asked.facts_digest),
 }
