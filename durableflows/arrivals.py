@@ -11,12 +11,12 @@ from typing import cast
 
 from django.db.models import Count
 
-from durableflows import dispatch, journal
+from durableflows import dispatch, integrity, journal
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.decide import TOLERATED
-from durableflows.core.payload import JSON, check_size
+from durableflows.core.payload import JSON, check_size, sha256
 from durableflows.core.plan import OpenStep, joins_ready
 from durableflows.core.states import STEP_OPEN, StepState, WaitsOn
 from durableflows.core.ways import Child, Each, Sleep, WaitFor, Way
@@ -25,7 +25,18 @@ from durableflows.models.locks import lock_step
 from durableflows.transactions import database
 
 OPEN = [str(state) for state in sorted(STEP_OPEN)]
-WAKE_FIELDS = ("state", "waits_on", "waits_for", "wake_at", "resend_at", "sent_at", "sends", "send_error", "input")
+WAKE_FIELDS = (
+    "state",
+    "waits_on",
+    "waits_for",
+    "wake_at",
+    "resend_at",
+    "sent_at",
+    "sends",
+    "send_error",
+    "input",
+    "input_seal",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ def arrive(run: WorkflowRun, name: str, branch: Branch, now: datetime, boundary:
         return _join(run, name, now)
     step = _new(run, name, branch, now)
     _ready(step, now)
+    integrity.seal_input(step)
     step.save(using=database(), force_insert=True)
     journal.record(run, "step.ready", at=now, step=step, data=_named(step))
     dispatch.send_after_commit(step, boundary)
@@ -94,6 +106,7 @@ def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
     """Make a waiting step READY: what it waited for is here. The caller concludes the run."""
     step.make_ready()
     step.waits_on, step.waits_for, step.wake_at = "", "", None
+    integrity.seal_input(step)
     _ready(step, now)
     step.store(*WAKE_FIELDS)
     facts = {**_named(step), "state": str(step.state), "reason": reason}
@@ -106,7 +119,8 @@ def give_signal(run: WorkflowRun, step: StepRun, signal: Signal, now: datetime) 
     """Hand a stored signal to the step that waits for it, once."""
     signal.used_by = step
     signal.save(using=database(), update_fields=["used_by"])
-    step.input = {**_item_of(step), "signal": str(signal.pk)}
+    # With the payload's digest: the signal's own row has no seal.
+    step.input = {**_item_of(step), "signal": {"id": str(signal.pk), "sha256": sha256(signal.payload)}}
     wake(run, step, now, f"the signal {signal.name} is here")
 
 
@@ -164,6 +178,7 @@ def _wait(
     step = _new(run, name, branch, now, state=StepState.WAITING, waits_on=str(kind), waits_for=what, wake_at=wake_at)
     step.input = {**step.input, **(more or {})}
     check_size(step.input, settings().MAX_STATE_BYTES, f"what {name} of {run.workflow} run {run.pk} is given")
+    integrity.seal_input(step)
     step.save(using=database(), force_insert=True)
     facts: dict[str, JSON] = {**_named(step), "reason": what, "on": str(kind)}
     if wake_at is not None:
@@ -201,7 +216,8 @@ def _open_each(run: WorkflowRun, way: Each, now: datetime) -> None:
     groups = cast(dict[str, JSON], join.input.get("each") or {})
     groups[way.step] = {"limit": way.limit, "tolerates": way.tolerates}
     join.input = {**join.input, "each": groups}
-    join.store("input")
+    integrity.seal_input(join)
+    join.store("input", "input_seal")
     check_size(dict(way.items), settings().MAX_STATE_BYTES * 4, f"the items of {way.step} in run {run.pk}")
     steps = _item_steps(run, way, join, now)
     StepRun.objects.using(database()).bulk_create(steps)
@@ -235,6 +251,7 @@ def _item_steps(run: WorkflowRun, way: Each, join: StepRun, now: datetime) -> li
         )
         if has_turn:
             _ready(step, now)
+        integrity.seal_input(step)
         steps.append(step)
     return steps
 

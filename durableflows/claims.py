@@ -61,10 +61,9 @@ def _refused(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefiniti
     definition = _definition(run, step, now)
     if definition is None:
         return None
-    if not integrity.is_sealed(run):
-        _park(
-            run, ParkedReason.INTEGRITY, "the stored state does not match its digest: it was changed from outside", now
-        )
+    changed = _changed_from_outside(run, step)
+    if changed:
+        _park(run, ParkedReason.INTEGRITY, changed, now)
         return None
     if now >= run.deadline_at:
         progress.begin_ending(
@@ -79,6 +78,17 @@ def _refused(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefiniti
         progress.conclude(run, now)
         return None
     return None if _needs_look(run, step, definition, now) else definition
+
+
+def _changed_from_outside(run: WorkflowRun, step: StepRun) -> str:
+    """Say what of the rows this project did not write; '' when all of it is ours (P13)."""
+    if not integrity.is_sealed(run):
+        return "the stored state does not match its digest: it was changed from outside"
+    if not integrity.is_current(run):
+        return "the run was put back to an older checkpoint than its history ends with"
+    if not integrity.is_input_sealed(step):
+        return f"what {step.name} is given does not match its digest: it was changed from outside"
+    return ""
 
 
 def _needs_look(run: WorkflowRun, step: StepRun, definition: WorkflowDefinition, now: datetime) -> bool:

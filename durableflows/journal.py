@@ -4,6 +4,7 @@ The caller holds the run's lock and stores the run afterwards (`FIELDS` are what
 """
 
 import logging
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -18,6 +19,30 @@ from durableflows.transactions import database
 logger = logging.getLogger("durableflows.events")
 
 FIELDS = ("event_sequence", "event_digest")
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where a run's history ends. The rows of the history say so, not the run: an older run may have been put back."""
+
+    sequence: int
+    digest: str
+    checkpoint: int
+
+
+def tail(run_locked: WorkflowRun) -> Tail:
+    """The end of the run's history, read once for each time that the run is locked."""
+    known = run_locked.__dict__.get("_history")
+    if isinstance(known, Tail):
+        return known
+    rows = RunEvent.objects.using(database()).filter(run=run_locked).order_by("-sequence")
+    last = rows.values_list("sequence", "digest", "checkpoint").first()
+    return _keep(run_locked, Tail(*last) if last else Tail(0, "", 0))
+
+
+def _keep(run: WorkflowRun, end: Tail) -> Tail:
+    run.__dict__["_history"] = end
+    return end
 
 
 def record(
@@ -36,21 +61,30 @@ def record(
     """
     facts = storable(redact(data or {}))
     assert isinstance(facts, dict)
+    before = tail(run_locked)
     event = RunEvent(
         run=run_locked,
-        sequence=run_locked.event_sequence + 1,
+        sequence=before.sequence + 1,
         kind=kind,
         step=step,
+        checkpoint=_checkpoint(run_locked, before),
         actor_name=actor_name,
         data=facts,
         at=at,
-        previous_digest=run_locked.event_digest,
+        previous_digest=before.digest,
     )
     event.digest = digest_of(event)
     event.save(using=database(), force_insert=True)
     run_locked.event_sequence, run_locked.event_digest = event.sequence, event.digest
+    _keep(run_locked, Tail(event.sequence, event.digest, event.checkpoint))
     transaction.on_commit(partial(_tell, run_locked.pk, kind, facts, at, actor_name), using=database(), robust=True)
     return event
+
+
+def _checkpoint(run: WorkflowRun, before: Tail) -> int:
+    """The run's checkpoint; of a run that was put back, one that it never had: its history does not forget it (P13)."""
+    was_put_back = (run.event_sequence, run.event_digest) != (before.sequence, before.digest)
+    return max(run.checkpoint_sequence, before.checkpoint) + was_put_back
 
 
 def digest_of(event: RunEvent) -> str:
@@ -62,6 +96,7 @@ def digest_of(event: RunEvent) -> str:
             "sequence": event.sequence,
             "kind": event.kind,
             "step": str(event.step_id or ""),
+            "checkpoint": event.checkpoint,
             "actor": event.actor_name,
             "data": event.data,
             "at": event.at.isoformat(timespec="microseconds"),

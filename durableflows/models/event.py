@@ -15,6 +15,7 @@ class RunEvent(models.Model):
     sequence = models.PositiveIntegerField()
     kind = models.CharField(max_length=60)
     step = models.ForeignKey("StepRun", null=True, blank=True, on_delete=models.PROTECT, related_name="events")
+    checkpoint = models.PositiveIntegerField(default=0)
     actor_name = models.CharField(max_length=150, blank=True, default="")
     data = models.JSONField(default=dict)
     at = models.DateTimeField()

@@ -41,6 +41,7 @@ class StepRun(EngineRow):
     must_end_by = models.DateTimeField(null=True, blank=True)
 
     input = models.JSONField(default=dict, blank=True)
+    input_seal = models.CharField(max_length=120, blank=True, default="")
     output = models.JSONField(null=True, blank=True)
     base_sequence = models.PositiveIntegerField(default=0)
     error_class = models.CharField(max_length=200, blank=True, default="")

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, QuerySet
 
-from durableflows import clock, progress
+from durableflows import clock, integrity, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import decide, registry
 from durableflows.core.decide import Decision
@@ -103,7 +103,8 @@ def _hand_back(run_id: UUID, step_id: UUID, child: WorkflowRun) -> bool:
     if child.state == RunState.SUCCEEDED:
         item = {"item": step.input["item"]} if "item" in step.input else {}
         step.input = {**item, "child": {**told, "result": child.result, "error": ""}}
-        step.store("input")
+        integrity.seal_input(step)
+        step.store("input", "input_seal")
         progress.apply(parent, step, Decision("make_ready", reason=f"{child.workflow} has ended well"), now=now)
     else:
         text = f"{child.workflow} {child.word}" + (f": {child.error_text}" if child.error_text else "")

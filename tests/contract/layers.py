@@ -64,10 +64,10 @@ ROWS = (
 WRITERS = (
     "transactions",
     "leases",
-    "integrity",
     "selectors",
     "given",
     "journal",
+    "integrity",
     "broker",
     "dispatch",
     "ledger",

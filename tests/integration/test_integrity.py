@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from durableflows import integrity
-from durableflows.models import WorkflowRun
+from durableflows import Run, StepReturn, Transient, Workflow, api, integrity, step, wait_for
+from durableflows.models import Signal, StepRun, WorkflowRun
+from durableflows.testing import World
+from tests.support.flows import Provider, pay_workflow, raise_without_acting
+from tests.support.waits import Way, waiting
 from tests.support.workers import ROOT
 
 
@@ -91,3 +95,61 @@ def test_what_only_sqlite_keeps_parks_the_run_and_can_be_cancelled(text: str, tm
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == '[["PARKED", "integrity"], ["CANCELLED", ""]]'
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_older_checkpoint_that_is_put_back_is_not_resumed_from(world: World):
+    """P13: its seal is valid, and the history says that the run was further. The history goes on where it ended."""
+    fields = ("data", "data_digest", "checkpoint_sequence", "event_sequence", "event_digest")
+    provider = Provider(faults=[raise_without_acting(Transient("503"))])
+    run = api.start(pay_workflow(provider, body=lambda run: setattr(run.state, "receipt_id", "x")), {"amount": 5})
+    older = WorkflowRun.objects.values(*fields).get(pk=run.pk)
+    world.run_until_idle()
+    assert WorkflowRun.objects.get(pk=run.pk).event_sequence > older["event_sequence"]
+
+    WorkflowRun.objects.filter(pk=run.pk).update(**older)
+    world.run_through()
+
+    parked = WorkflowRun.objects.get(pk=run.pk)
+    assert (parked.state, parked.parked_reason) == ("PARKED", "integrity")
+    assert "older checkpoint" in parked.parked_detail
+    assert provider.acts == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("changed", [{"item": "eve"}, {}, {"item": "a", "more": 1}])
+def test_an_item_that_was_changed_from_outside_is_not_worked_on(world: World, changed: dict[str, Any]):
+    run_id = waiting(world, "turn")
+    StepRun.objects.filter(run=run_id, item_key="a").update(input=changed)
+
+    world.clock.advance(hours=2)
+    world.run_until_idle()
+
+    run = WorkflowRun.objects.get(pk=run_id)
+    assert (run.parked_reason, "what slow is given" in run.parked_detail) == ("integrity", True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_signal_that_was_changed_from_outside_is_not_believed(world: World):
+    seen: list[object] = []
+
+    class Listening(Workflow[Way]):
+        name, deadline = "listening", timedelta(days=1)
+
+        @step(start=True, to="heard")
+        def listen(self, run: Run[Way]) -> StepReturn:
+            return wait_for("paid", then=self.heard)
+
+        @step(end=True)
+        def heard(self, run: Run[Way]) -> None:
+            assert run.signal is not None
+            seen.append(run.signal.payload)
+
+    run = api.start(Listening, {})
+    world.run_until_idle()
+    api.signal(run.pk, "paid", {"amount": 5})
+    Signal.objects.filter(run=run).update(payload={"amount": 500})
+    world.run_until_idle()
+
+    assert seen == []
+    assert "signal paid does not match its digest" in WorkflowRun.objects.get(pk=run.pk).parked_detail
