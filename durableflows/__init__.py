@@ -8,6 +8,7 @@ from durableflows.core.declare import Workflow, approval, effect, step
 from durableflows.core.definition import Budget, Escalate, Facts, Retry
 from durableflows.core.directives import StepReturn, fail, succeed
 from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
+from durableflows.core.merge import Merge
 from durableflows.core.money import Money
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
@@ -52,6 +53,7 @@ __all__ = [
     "KeyConflict",
     "KeyInUse",
     "LimitReached",
+    "Merge",
     "Money",
     "NeedsHuman",
     "NeverSent",

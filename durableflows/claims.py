@@ -259,10 +259,11 @@ def _merged(run: WorkflowRun, outcome: Done, base: dict[str, JSON]) -> Done:
     """Bring the body's changes into the state as it is now, and check the whole of it again."""
     if run.data == base:
         return outcome
-    data, conflicts = merge(base, outcome.data, run.data)
+    definition = registry.get(run.workflow, run.version)
+    data, conflicts = merge(base, outcome.data, run.data, definition.merges)
     if conflicts:
         raise StateConflict(conflicts)
-    states.load(registry.get(run.workflow, run.version).state_type, data)
+    states.load(definition.state_type, data)
     return replace(outcome, data=data)
 
 

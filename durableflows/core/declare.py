@@ -27,6 +27,7 @@ from durableflows.core.definition import (
 from durableflows.core.directives import StepReturn
 from durableflows.core.effects import EffectCall, LookupAnswer
 from durableflows.core.fingerprint import structure_of
+from durableflows.core.merge import declared as declared_merges
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
 from durableflows.core.state import S, WorkflowState
@@ -245,6 +246,7 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
     steps = {name: value.named(name) for name, value in body.items() if isinstance(value, StepDeclaration)}
     check.check_steps(where, steps, [name for name, value in body.items() if inspect.isfunction(value)])
     state_type = _state_type(cls, where)
+    merges = declared_merges(state_type)
     return WorkflowDefinition(
         name=header.name,
         version=header.version,
@@ -256,6 +258,7 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
         budget=header.budget,
         effects=MappingProxyType({used.name: used for declared in steps.values() for used in declared.effects}),
         structure=structure_of(steps.values(), state_type),
+        merges=MappingProxyType(merges),
         workflow=cls(),
     )
 

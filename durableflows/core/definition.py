@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from durableflows.core import shape
 from durableflows.core.arguments import Arguments
+from durableflows.core.merge import Merge
 from durableflows.core.payload import JSON, storable, storable_text
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition
@@ -260,7 +261,8 @@ class WorkflowDefinition:
     """A whole workflow, read once from its class.
 
     `structure` is the fingerprint of steps, edges, effects with versions, and state schema; two releases with the same
-    structure can go on with each other's runs. `workflow` is the one instance that step functions get as `self`.
+    structure can go on with each other's runs. `merges`: fields whose changes by branches are brought together.
+    `workflow` is the one instance that step functions get as `self`.
     """
 
     name: str
@@ -273,6 +275,7 @@ class WorkflowDefinition:
     budget: Budget
     effects: Mapping[str, EffectDefinition[object]]
     structure: str
+    merges: Mapping[str, Merge]
     workflow: object
 
     def step(self, name: str) -> StepDefinition:

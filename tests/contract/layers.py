@@ -17,6 +17,7 @@ PURE = (
     "core.shape",
     "core.state",
     "core.states",
+    "core.merge",
     "core.refs",
     "core.ways",
     "core.directives",
@@ -35,7 +36,6 @@ PURE = (
     "core.backoff",
     "core.budget",
     "core.classify",
-    "core.merge",
     "core.plan",
     "core.decide",
     "",  # durableflows/__init__.py: what workflows are declared with

@@ -2,11 +2,12 @@
 
 from datetime import timedelta
 from random import Random
+from typing import Annotated
 from uuid import UUID
 
 import pytest
 
-from durableflows import Run, StepRef, Workflow, WorkflowState, api, claims, runner, step, succeed
+from durableflows import Merge, Run, StepRef, Workflow, WorkflowState, api, claims, runner, step, succeed
 from durableflows.core import registry
 from durableflows.core.outcomes import Conflict
 from durableflows.core.states import RunState
@@ -88,3 +89,41 @@ def test_both_changes_are_in_the_state_at_the_end(world: World, same_field: bool
     assert ended.state == RunState.SUCCEEDED
     assert ended.data == ({"left": 2, "right": 0} if same_field else {"left": 1, "right": 1})
     assert StepRun.objects.get(pk=right_step.pk).attempts == (2 if same_field else 1)
+
+
+class Tally(WorkflowState):
+    """What two branches add to."""
+
+    count: Annotated[int, Merge.ADD] = 0
+    notes: Annotated[list[str], Merge.APPEND] = []
+
+
+def test_fields_that_say_how_they_are_merged_keep_both_changes_at_the_first_try(world: World):
+    class Tallying(Workflow[Tally]):
+        name, deadline = "tallying", timedelta(days=1)
+
+        @step(start=True, to=("left", "right"))
+        def begin(self, run: Run[Tally]) -> tuple[StepRef, ...]:
+            return self.left, self.right
+
+        @step(end=True)
+        def left(self, run: Run[Tally]) -> None:
+            run.state.count += 2
+            run.state.notes = [*run.state.notes, "left"]
+
+        @step(end=True)
+        def right(self, run: Run[Tally]) -> None:
+            run.state.count += 3
+            run.state.notes = [*run.state.notes, "right"]
+
+    run = api.start(Tallying, {})
+    runner.run_step(run.pk, StepRun.objects.get(run=run, name="begin").pk)
+    definition = registry.get("tallying")
+    both_claims = [claimed(run.pk, name)[0] for name in ("left", "right")]
+    done = [runner.perform(claim, definition, definition.step(claim.lease.step)) for claim in both_claims]
+
+    for claim, outcome in zip(both_claims, done, strict=True):
+        claims.settle(claim.lease, outcome, rng=Random(0), base=claim.data)
+
+    ended = WorkflowRun.objects.get(pk=run.pk)
+    assert (ended.state, ended.data) == (RunState.SUCCEEDED, {"count": 5, "notes": ["left", "right"]})
