@@ -1,0 +1,145 @@
+"""One browser and two shops for the folder: one with a worker for stories, one with ready rows for the grid of pages.
+
+These tests come last. Playwright keeps an event loop running in this thread while the browser lives, and Django
+refuses queries beside one: tests that query have had their turn by then, and these never query. They know what a person
+can see, the payment provider's books and the mails that arrived.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from customer_ops.demo.place import free_port
+from tests.support.browser import LoggedIn, NoBrowser, Person, Visit, chromium
+from tests.support.browser_grid import Grid
+from tests.support.browser_refunds import Desk
+from tests.support.browser_shop import PASSWORD, QUEUE, Shop, copied, database, running_sandbox
+from tests.support.smtp_server import SmtpServer, smtp_server
+
+SKIP_VARIABLE = "DURABLEFLOWS_SKIP_BROWSER"
+PICTURES_VARIABLE = "DURABLEFLOWS_SCREENSHOTS"
+HERE = Path(__file__).parent
+UNFOLD = {"DJANGO_SETTINGS_MODULE": "tests.unfold_customer_ops_settings"}
+# Times that a person at a test can wait for.
+QUICK = {
+    "PAYMENTS_TIMEOUT_SECONDS": "2",
+    "PAYMENTS_SETTLE_SECONDS": "7",
+    "DURABLEFLOWS_LOOKUP_SECONDS": "0.5",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ours = [item for item in items if HERE in item.path.parents]
+    items[:] = [item for item in items if item not in set(ours)] + ours
+    if os.environ.get(SKIP_VARIABLE) == "1":
+        for item in ours:
+            item.add_marker(pytest.mark.skip(reason=f"{SKIP_VARIABLE}=1"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """What a page complained about fails the test that visited it."""
+    result = yield
+    for person in _people_of(pyfuncitem):
+        person.assert_quiet()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Keep what each person saw when a test failed, and print where."""
+    report: Any = yield
+    if report.when == "call" and report.failed and HERE in item.path.parents:
+        kept = [path for person in _people_of(item) for path in person.keep(pictures(), _file_name(item))]
+        report.sections.append(("what the browser showed", "\n".join(map(str, kept))))
+    return report
+
+
+def _people_of(item: Any) -> list[Person]:
+    visit = item.funcargs.get("visit")
+    return visit.people if visit is not None else []
+
+
+def _file_name(item: pytest.Item) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in f"{item.path.stem}-{item.name}")
+
+
+def pictures() -> Path:
+    """The folder of pictures, for people to look at."""
+    folder = Path(os.environ.get(PICTURES_VARIABLE) or Path(tempfile.gettempdir()) / "durableflows-browser")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def picture_folder() -> Path:
+    return pictures()
+
+
+@pytest.fixture(scope="session")
+def logged_in() -> LoggedIn:
+    return {}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    try:
+        with chromium() as running:
+            yield running
+    except NoBrowser as missing:
+        pytest.fail(str(missing), pytrace=False)
+
+
+@pytest.fixture
+def visit(browser: Browser, logged_in: LoggedIn) -> Iterator[Visit]:
+    """`visit(url, "agent", width=360)`: a window of the agent."""
+    visit = Visit(browser, PASSWORD, logged_in)
+    yield visit
+    for person in visit.people:
+        person.close()
+
+
+@pytest.fixture(scope="session")
+def empty_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """A payment provider, and a migrated database that others are copied from."""
+    with running_sandbox(tmp_path_factory.mktemp("shop")) as (place, sandbox), database("empty") as url:
+        settings = {"DATABASE_URL": url, "BROWSER_PASSWORD": PASSWORD, "CELERY_TASK_DEFAULT_QUEUE": QUEUE, **QUICK}
+        shop = Shop(replace(place, settings=settings), sandbox)
+        shop.run("migrate", "--verbosity=0")
+        yield shop
+
+
+@pytest.fixture(scope="session")
+def mailbox() -> Iterator[SmtpServer]:
+    """The mail server of the stories."""
+    with smtp_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def desk(empty_shop: Shop, mailbox: SmtpServer) -> Iterator[Desk]:
+    """The desk as a deployment has it, with a worker, and orders for the stories."""
+    mail = {"EMAIL_HOST": "127.0.0.1", "EMAIL_PORT": str(mailbox.port)}
+    with copied(empty_shop, "stories", **mail) as shop:
+        made = shop.make_rows("stories")
+        worker, web = shop.start_worker(), shop.start_web()
+        web.wait_for_output("Quit the server")
+        worker.wait_for_output(" ready.")
+        yield Desk(shop, mailbox, made["charges"])
+
+
+@pytest.fixture(scope="session")
+def grid(empty_shop: Shop) -> Iterator[Grid]:
+    """Ready rows behind two admins: Django's own and unfold."""
+    with copied(empty_shop, "grid") as shop:
+        unfold = replace(shop.place, port=free_port(), settings={**shop.place.settings, **UNFOLD})
+        made = shop.make_rows("grid")
+        for web in [shop.start_web(), shop.start_web(unfold)]:
+            web.wait_for_output("Quit the server")
+        yield Grid({"stock": shop.url, "unfold": unfold.url}, made)

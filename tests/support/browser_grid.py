@@ -1,0 +1,125 @@
+"""The pages of the grid: where each is, who looks at it, and what that person does before it is looked at."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from playwright.sync_api import Page, expect
+
+from durableflows.core.payload import sha256
+from tests.support.browser_refunds import amount_field, refund_button
+
+STOCK, UNFOLD = "stock", "unfold"
+ADMIN = "/admin/durableflows"
+
+Made = Mapping[str, Mapping[str, str]]
+"""Where rows are: see `browser_rows.Grid`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Addresses by skin, and where the rows are."""
+
+    urls: Mapping[str, str]
+    made: Made
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One page of the grid. `says` stands on it; `focus`: the part whose stops are ours; `act` leads on from `path`."""
+
+    name: str
+    path: Callable[[Made], str]
+    person: str
+    says: str
+    focus: str = "body"
+    act: Callable[[Page, Made], None] = lambda page, made: None
+
+    @property
+    def skins(self) -> tuple[str, ...]:
+        """The desk's pages have no admin around them."""
+        return (STOCK,) if self.focus == "body" else (STOCK, UNFOLD)
+
+
+def _order(name: str) -> Callable[[Made], str]:
+    return lambda made: f"/orders/{quote(made[name]['order'], safe='')}/"
+
+
+def _question(name: str) -> Callable[[Made], str]:
+    return lambda made: f"{ADMIN}/approvalrequest/{made[name]['asked']}/decide/"
+
+
+def _run(name: str) -> Callable[[Made], str]:
+    return lambda made: f"{ADMIN}/workflowrun/{made[name]['run']}/change/"
+
+
+def _at(path: str) -> Callable[[Made], str]:
+    return lambda made: path
+
+
+def _ask_for_too_much(page: Page, _made: Made) -> None:
+    amount_field(page).fill("5000")
+    page.get_by_label("Reason").fill("More than was paid.")
+    refund_button(page).click()
+
+
+def _log_in_wrongly(page: Page, _made: Made) -> None:
+    page.get_by_label("Username").fill("nobody")
+    page.get_by_label("Password").fill("a wrong password")
+    page.get_by_role("button", name="Log in").click()
+
+
+def _answer_other_facts(page: Page, _made: Made) -> None:
+    """Answer as somebody whose page was opened when the customer still had another name."""
+    shown = json.loads(page.locator("[name=shown]").input_value())
+    shown["customer"] = "Bram de Vries <somewhere.else@example.com>"
+    for name, value in {"shown": json.dumps(shown), "facts_digest": sha256(shown)}.items():
+        page.locator(f"[name={name}]").evaluate("(field, value) => { field.value = value; }", value)
+    page.get_by_role("button", name="Approve").click()
+
+
+def _answer_too_late(page: Page, made: Made) -> None:
+    """Send the form of a page that was opened before somebody else decided."""
+    page.evaluate(
+        """digest => {
+          const token = document.querySelector('[name=csrfmiddlewaretoken]').value;
+          const form = document.createElement('form');
+          form.method = 'post';
+          const fields = {csrfmiddlewaretoken: token, verdict: 'reject', facts_digest: digest, shown: '{}'};
+          for (const [name, value] of Object.entries(fields)) {
+            const field = document.createElement('input');
+            Object.assign(field, {type: 'hidden', name, value});
+            form.append(field);
+          }
+          document.body.append(form);
+          form.submit();
+        }""",
+        made["decided"]["digest"],
+    )
+    expect(page.locator("body")).to_contain_text("Your answer was not taken")
+
+
+SIGHTS = (
+    Sight("log-in", _at("/login/"), "", "Log in"),
+    Sight("log-in-refused", _at("/login/"), "", "Log in", act=_log_in_wrongly),
+    Sight("orders", _at("/"), "agent", "R-2001"),
+    Sight("no-orders", _at("/?q=nothing-like-this"), "agent", "matches"),
+    Sight("order", _order("many"), "agent", "The wardrobe came in two halves."),
+    Sight("order-with-errors", _order("waiting"), "agent", "more than the $300.00 left", act=_ask_for_too_much),
+    Sight("order-hostile", _order("hostile"), "agent", "window.hostile=1"),
+    Sight("order-endless", _order("endless"), "agent", "Donaudampf"),
+    Sight("questions", _at(f"{ADMIN}/approvalrequest/"), "manager", "R-2001", focus=""),
+    Sight("no-questions", _at(f"{ADMIN}/approvalrequest/?standing=overdue"), "manager", "0 ", focus=""),
+    Sight("question", _question("waiting"), "manager", "R-2002", focus=".df"),
+    Sight("question-decided", _question("decided"), "manager", "Measured it.", focus=".df"),
+    Sight("question-stale", _question("waiting"), "manager", "somewhere.else", focus=".df", act=_answer_other_facts),
+    Sight("answer-too-late", _question("decided"), "second", "Measured it.", focus=".df", act=_answer_too_late),
+    Sight("question-hostile", _question("hostile"), "manager", "window.hostile=1", focus=".df"),
+    Sight("question-endless", _question("endless"), "manager", "Donaudampf", focus=".df"),
+    Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus=""),
+    Sight("run", _run("many"), "manager", "refund", focus=".df"),
+    Sight("run-hostile", _run("hostile"), "manager", "refund", focus=".df"),
+    Sight("run-endless", _run("endless"), "manager", "refund", focus=".df"),
+)
+"""All pages of the grid."""

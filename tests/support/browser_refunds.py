@@ -1,0 +1,109 @@
+"""What people do at the desk, by the pages alone, and what is true outside of it: the provider's books, the mails.
+
+A story is believed by what a person sees and by these two; rows are not looked at.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.browser import Person
+from tests.support.browser_shop import Shop
+from tests.support.smtp_server import SmtpServer
+from tests.support.workers import wait_for
+
+WAIT_SECONDS = 30.0
+AMOUNT = 600
+"""Dollars that a story asks for: above the limit, so that a manager is asked."""
+
+
+class Desk:
+    """A running desk, and orders of 900 dollars that no story has touched."""
+
+    def __init__(self, shop: Shop, mailbox: SmtpServer, charges: Mapping[str, str]) -> None:
+        self.shop, self.mailbox, self.charges = shop, mailbox, charges
+        self._untouched = iter(charges)
+
+    @property
+    def url(self) -> str:
+        """The address of the pages."""
+        return self.shop.url
+
+    def take_order(self) -> str:
+        """The number of an order for one story alone."""
+        return next(self._untouched)
+
+    def paid_back(self, order: str) -> list[int]:
+        """Each time the provider gave money of the order's charge back, in dollars."""
+        acts = self.shop.sandbox.books().refund_acts
+        return [act["amount"] // 100 for act in acts if act["charge"] == self.charges[order]]
+
+    def mails(self, order: str) -> list[str]:
+        """The mails about an order that have arrived."""
+        return [text for text in self.mailbox.texts if re.search(rf"^Subject: .*\b{order}\b", text, re.MULTILINE)]
+
+    def wait_for_mail(self, order: str) -> str:
+        """The only mail about an order, once it has arrived."""
+        wait_for(lambda: self.mails(order), seconds=WAIT_SECONDS, what=f"a mail about order {order}")
+        (mail,) = self.mails(order)
+        return mail
+
+
+def ask(agent: Person, order: str, *, dollars: int = AMOUNT, reason: str = "It came broken.") -> None:
+    """Find the order in the list, fill in its form and send it."""
+    page = agent.go("/")
+    page.get_by_role("searchbox").fill(order)
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name=order, exact=True).click()
+    amount_field(page).fill(str(dollars))
+    page.get_by_label("Reason").fill(reason)
+    refund_button(page).click()
+    expect(badge(page)).to_have_text(re.compile("pending|waiting|under way", re.IGNORECASE))
+
+
+def amount_field(page: Page) -> Locator:
+    """Where an agent types how much."""
+    return page.get_by_label(re.compile("^Amount"))
+
+
+def refund_button(page: Page) -> Locator:
+    """What sends the refund form."""
+    return page.get_by_role("button", name=re.compile("refund", re.IGNORECASE))
+
+
+def badge(page: Page) -> Locator:
+    """The word for where the order's only refund stands."""
+    return page.locator("article .co-badge, [id^=refund-] .co-badge").first
+
+
+def open_question(manager: Person, order: str) -> Page:
+    """Go from the admin's first page to the question about an order, as soon as it is asked."""
+    page = manager.go("/admin/")
+    page.get_by_role("link", name="Approval requests").first.click()
+    link = page.get_by_role("link", name=re.compile(rf"\border {order}\b"))
+    _reload_until(page, lambda: link.count() > 0, what=f"the question about order {order}")
+    link.click()
+    return page
+
+
+def decide(page: Page, verdict: str, *, comment: str = "") -> None:
+    """Answer the open question."""
+    page.get_by_label(re.compile("^Comment")).fill(comment)
+    page.get_by_role("button", name=verdict).click()
+
+
+def wait_until(agent: Person, order: str, word: str) -> None:
+    """Look at the order's page until its refund stands at this word."""
+    page = agent.go(f"/orders/{order}/")
+    _reload_until(page, lambda: badge(page).inner_text().lower() == word, what=f"order {order} to say {word!r}")
+
+
+def _reload_until(page: Page, fact: Callable[[], bool], *, what: str) -> None:
+    def look() -> bool:
+        if fact():
+            return True
+        page.reload()
+        return fact()
+
+    wait_for(look, seconds=WAIT_SECONDS, what=what)

@@ -1,0 +1,171 @@
+"""Rows for browser tests, made by `manage.py shell` on the tests' own database (`browser_shop.Shop.make_rows`).
+
+Refunds are driven by the real engine with played time (`durableflows.testing`) against the real payment sandbox. What a
+test needs to find its way lies in a file afterwards: numbers of orders, ids of requests and runs.
+"""
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.hashers import make_password
+from django.contrib.auth.models import Permission, User
+from django.utils import timezone
+
+from customer_ops import services
+from customer_ops.gateways.payments import PaymentsClient
+from customer_ops.management.commands.seed_demo import PEOPLE
+from customer_ops.models import Charge, Customer, Order, RefundRequest, Ticket
+from customer_ops.sandbox.control import SandboxControl
+from durableflows import Money, api
+from durableflows.models import ApprovalRequest
+from durableflows.testing import FakeClock, World, open_request, virtual
+from tests.support.desk import run_id_of
+from tests.support.payments import call
+
+STORY_ORDERS = 24
+CROWD = {"agent": "agent", "manager": "manager", "second": "manager", "admin": "admin"}
+"""Who there is, and like whom of the demo."""
+
+HOSTILE_NUMBER = "<img src=x onerror=hostile=1>"
+HOSTILE = (
+    '</script><script>window.hostile=1</script>"\'><img src=x onerror="window.hostile=2"><svg/onload=window.hostile=3>'
+    '{{ 7|add:7 }}{% now "Y" %} javascript:window.hostile=4 \u202edekcart END'
+)
+
+
+def make(kind: str) -> None:
+    """Make the rows of a kind, "stories" or "grid", and leave what was made in rows.json of the data folder."""
+    people = make_people(os.environ["BROWSER_PASSWORD"])
+    made = make_stories() if kind == "stories" else Grid(people).make()
+    Path(settings.CUSTOMER_OPS_DATA, "rows.json").write_text(json.dumps(made), encoding="utf-8")
+
+
+def make_people(password: str) -> dict[str, User]:
+    """People who may what those of the demo may. One hash for all: hashing is what takes time."""
+    hashed = make_password(password)
+    for name, like in CROWD.items():
+        is_staff, rights = PEOPLE.get(like, (True, ()))
+        person = User.objects.create(
+            username=name,
+            password=hashed,
+            is_staff=is_staff,
+            is_superuser=like not in PEOPLE,
+            email=f"{name}@desk.test",
+        )
+        person.user_permissions.set(
+            [Permission.objects.get(content_type__app_label=app, codename=codename) for app, codename in rights]
+        )
+    return {name: User.objects.get(username=name) for name in CROWD}
+
+
+def make_stories() -> dict[str, Any]:
+    """Orders that nobody has touched, one customer each."""
+    numbers = [f"S-{index + 1}" for index in range(STORY_ORDERS)]
+    return {"charges": {n: make_charge(n, customer=f"Customer of {n}").provider_id for n in numbers}}
+
+
+def make_charge(number: str, *, customer: str, dollars: int = 900) -> Charge:
+    """An order with one charge, here and at the provider."""
+    amount, key = Money(dollars * 100, "USD"), f"charge-{uuid.uuid4()}"
+    receipt = _provider().create_charge(key=key, amount=amount)
+    owner = Customer.objects.create(name=customer, email=f"{key[:15]}@example.com")
+    order = Order(number=number, customer=owner)
+    order.total = amount
+    order.save()
+    charge = Charge(order=order, provider_id=receipt.id)
+    charge.amount = amount
+    charge.save()
+    return charge
+
+
+class Grid:
+    """Refunds in every state, hostile and endless words, open questions, and the ids of their pages."""
+
+    world: World
+
+    def __init__(self, people: dict[str, User]) -> None:
+        self.agent, self.manager = people["agent"], people["manager"]
+
+    def make(self) -> dict[str, Any]:
+        """Make all of it."""
+        for index in range(22):  # more than the list has on a page
+            make_charge(f"R-{1001 + index}", customer="Ines Silva", dollars=90 + 47 * index)
+        with virtual(FakeClock(timezone.now())) as self.world:
+            waiting = self.ask(make_charge("R-2002", customer="Bram de Vries"), 600, "The chair came without its legs.")
+            return {
+                "waiting": _places(waiting),
+                "many": _places(self._each_state()),
+                "decided": _places(self._decided()),
+                "hostile": _places(self._hostile()),
+                "endless": _places(self._endless()),
+            }
+
+    def ask(self, charge: Charge, dollars: int, reason: str) -> RefundRequest:
+        """Ask for a refund, as the order's page does, and let the run go as far as it goes."""
+        amount = Money(dollars * 100, "USD")
+        request = services.request_refund(charge.pk, amount, reason, by=self.agent, form_token=uuid.uuid4())
+        self.world.run_until_idle()
+        return request
+
+    def answer(self, request: RefundRequest, verdict: str, comment: str = "") -> None:
+        """Answer as the manager, and let the run go as far as it goes without a lookup."""
+        asked = open_request(run_id_of(request))
+        api.answer(asked.pk, verdict, by=self.manager, facts_digest=asked.facts_digest, comment=comment)
+        self.world.run_until_idle()
+
+    def _each_state(self) -> RefundRequest:
+        charge = make_charge("R-2001", customer="Ada Brown", dollars=4000)
+        self.ask(charge, 80, "One of two lamps arrived with a broken shade.")
+        self.answer(self.ask(charge, 700, "The table has a scratch."), "reject", "The photo shows no scratch.")
+        api.cancel(run_id_of(self.ask(charge, 600, "Sent back last week.")), reason="she keeps it", by=self.agent)
+        self.world.run_until_idle()
+        self._failed(charge.order)
+        self.world.run_through()
+        self._fault("cut_after", charge)  # the answer is lost, and nobody has looked it up yet
+        self.answer(self.ask(charge, 650, "The mirror broke on its way."), "approve")
+        return self.ask(charge, 900, "The wardrobe came in two halves.")
+
+    def _failed(self, order: Order) -> None:
+        """The provider refuses: what we think is left, somebody gave back there by hand."""
+        gone = make_charge(f"{order.number}-2", customer="Somebody else", dollars=300)
+        Charge.objects.filter(pk=gone.pk).update(order=order)
+        _provider().refund(call(f"by-hand-{gone.pk}"), charge_id=gone.provider_id, amount=Money(29_000, "USD"))
+        self.ask(Charge.objects.get(pk=gone.pk), 120, "Charged twice.")
+
+    def _decided(self) -> RefundRequest:
+        request = self.ask(make_charge("R-2003", customer="Chiyo Tanaka"), 600, "The shelf is too short.")
+        self.answer(request, "approve", "Measured it.")
+        return request
+
+    def _hostile(self) -> RefundRequest:
+        """Hostile words wherever others write: name, number, reason, comment, ticket, the provider's own words."""
+        charge = make_charge(HOSTILE_NUMBER, customer=HOSTILE[:200], dollars=4000)
+        Ticket.objects.create(customer=charge.order.customer, subject=HOSTILE[:200], body=HOSTILE)
+        self.answer(self.ask(charge, 600, HOSTILE), "reject", HOSTILE)
+        self._fault("pending", charge, then="failed", failure_reason=HOSTILE)
+        self.answer(self.ask(charge, 700, HOSTILE), "approve", HOSTILE)
+        self.world.run_through()
+        return self.ask(charge, 800, HOSTILE)
+
+    def _endless(self) -> RefundRequest:
+        """Words without an end, as long as the fields take."""
+        charge = make_charge("N" * 30, customer="W" * 200, dollars=9_999_999)
+        self.answer(self.ask(charge, 600, "x" * 500), "reject", "y" * 4000)
+        return self.ask(charge, 5_000_000, "Donaudampfschifffahrtsgesellschaftskapitaen" * 11)
+
+    def _fault(self, kind: str, charge: Charge, **options: str) -> None:
+        SandboxControl(settings.PAYMENTS_URL).fault(kind, path="/v1/refunds", charge=charge.provider_id, **options)
+
+
+def _places(request: RefundRequest) -> dict[str, str]:
+    asked = ApprovalRequest.objects.get(run_id=run_id_of(request))
+    ids = {"asked": str(asked.pk), "digest": asked.facts_digest, "run": str(request.run_id)}
+    return {"order": request.charge.order.number, **ids}
+
+
+def _provider() -> PaymentsClient:
+    return PaymentsClient(settings.PAYMENTS_URL, settings.PAYMENTS_KEY)

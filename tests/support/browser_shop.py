@@ -1,0 +1,119 @@
+"""The shop that browser tests visit, as processes: database, payment provider, worker, web pages.
+
+Owns databases of its own on the server that DATABASE_URL names, so that rows stay committed for other processes and no
+other test meets them. Processes are the demo's (`customer_ops.demo`), started with all of the product's own settings.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg2
+
+from customer_ops.demo.place import Place, free_port
+from customer_ops.demo.processes import Child, manage, start_sandbox
+from customer_ops.sandbox.control import SandboxControl
+
+PASSWORD = "a good password"
+QUEUE = "durableflows-browser"
+
+
+@dataclass
+class Shop:
+    """One database with what was started on it. `place`: of its web pages."""
+
+    place: Place
+    sandbox: SandboxControl
+    children: list[Child] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """The address of the pages."""
+        return self.place.url
+
+    def run(self, *arguments: str) -> None:
+        """Run a management command on this shop."""
+        manage(self.place, *arguments)
+
+    def make_rows(self, kind: str) -> dict[str, Any]:
+        """Make people and rows (`browser_rows`), and say where they are."""
+        self.run(
+            "shell", "--verbosity=0", "--command", f"from tests.support import browser_rows as b; b.make({kind!r})"
+        )
+        made: dict[str, Any] = json.loads((self.place.folder / "rows.json").read_text(encoding="utf-8"))
+        return made
+
+    def start_web(self, place: Place | None = None) -> Child:
+        """Start pages without waiting for them; `place` for others than the shop's own."""
+        place = place or self.place
+        command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.port}"]
+        return self._start(f"web-{place.port}", command, place)
+
+    def start_worker(self) -> Child:
+        """Start a prefork worker with its ticker, without waiting for it."""
+        command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", "2", "-l", "info"]
+        return self._start("worker", [*command, "-n", f"browser-{self.place.port}@test"], self.place)
+
+    def end(self) -> None:
+        """End all processes at once; nothing of them is needed afterwards."""
+        for child in reversed(self.children):
+            child.kill_family()
+
+    def _start(self, name: str, command: Sequence[str], place: Place) -> Child:
+        child = Child(name, list(command), place)
+        self.children.append(child)
+        return child
+
+
+@contextmanager
+def running_sandbox(folder: Path) -> Iterator[tuple[Place, SandboxControl]]:
+    """The payment provider, and a place with its address whose database has still to be named."""
+    place = Place(folder, free_port(), free_port(), {})
+    children: list[Child] = []
+    try:
+        start_sandbox(place, children)
+        yield place, SandboxControl(place.payments_url)
+    finally:
+        for child in children:
+            child.end(seconds=2)
+
+
+@contextmanager
+def database(name: str, *, template: str = "") -> Iterator[str]:
+    """The address of a new database, which is dropped with whoever is still in it."""
+    url = os.environ["DATABASE_URL"]
+    own = f"durableflows_browser_{name}_{os.getpid()}"
+    copied = f' TEMPLATE "{urlsplit(template).path.strip("/")}"' if template else ""
+    _execute(url, f'CREATE DATABASE "{own}"{copied}')
+    try:
+        yield urlunsplit(urlsplit(url)._replace(path=f"/{own}"))
+    finally:
+        _execute(url, f'DROP DATABASE IF EXISTS "{own}" WITH (FORCE)')
+
+
+@contextmanager
+def copied(shop: Shop, name: str, **settings: str) -> Iterator[Shop]:
+    """A shop on a copy of another one's database, which must be still; its processes end with it."""
+    with database(name, template=shop.place.settings["DATABASE_URL"]) as url:
+        own = {**shop.place.settings, "DATABASE_URL": url, **settings}
+        copy = Shop(replace(shop.place, port=free_port(), settings=own), shop.sandbox)
+        try:
+            yield copy
+        finally:
+            copy.end()
+
+
+def _execute(url: str, statement: str) -> None:
+    connection = psycopg2.connect(url)
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+    finally:
+        connection.close()
