@@ -143,3 +143,19 @@ def grid(empty_shop: Shop) -> Iterator[Grid]:
         for web in [shop.start_web(), shop.start_web(unfold)]:
             web.wait_for_output("Quit the server")
         yield Grid({"stock": shop.url, "unfold": unfold.url}, made)
+
+
+@pytest.fixture
+def agent(visit: Visit, desk: Desk) -> Person:
+    return visit(desk.url, "agent")
+
+
+@pytest.fixture
+def manager(visit: Visit, desk: Desk) -> Person:
+    return visit(desk.url, "manager")
+
+
+@pytest.fixture
+def second(visit: Visit, desk: Desk) -> Person:
+    """Another manager."""
+    return visit(desk.url, "second")

@@ -1,11 +1,11 @@
 """Every page on a desk and on a phone, in light and in dark, with Django's own admin and with unfold's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.browser import DESK, PHONE, Person
+from tests.support.browser import DESK, PHONE, Visit
 from tests.support.browser_checks import accessibility, hidden_focus, overflow
 from tests.support.browser_grid import SIGHTS, Grid, Sight
 
@@ -22,7 +22,7 @@ def cells() -> Iterator[object]:
 
 @pytest.mark.parametrize(("sight", "skin", "width"), list(cells()))
 def test_a_page_fits_is_accessible_and_shows_where_the_focus_is(
-    visit: Callable[..., Person], grid: Grid, picture_folder: Path, sight: Sight, skin: str, width: int
+    visit: Visit, grid: Grid, picture_folder: Path, sight: Sight, skin: str, width: int
 ) -> None:
     person = visit(grid.urls[skin], sight.person, width=width, color_scheme="light")
     page = person.go(sight.path(grid.made))

@@ -1,23 +1,9 @@
 """A refund above the limit, from the agent's form over the manager's answer to the mail, as people see it."""
 
-from collections.abc import Callable
-
-import pytest
-
 from tests.support.browser import Person
-from tests.support.browser_refunds import AMOUNT, Desk, ask, decide, open_question, wait_until
+from tests.support.browser_refunds import AMOUNT, Desk, ask, decide, open_question, see
 
 REFUNDS = "/v1/refunds"
-
-
-@pytest.fixture
-def agent(visit: Callable[..., Person], desk: Desk) -> Person:
-    return visit(desk.url, "agent")
-
-
-@pytest.fixture
-def manager(visit: Callable[..., Person], desk: Desk) -> Person:
-    return visit(desk.url, "manager")
 
 
 def test_an_approved_refund_is_paid_once_and_told(desk: Desk, agent: Person, manager: Person) -> None:
@@ -27,7 +13,7 @@ def test_an_approved_refund_is_paid_once_and_told(desk: Desk, agent: Person, man
     page = open_question(manager, order)
     assert desk.paid_back(order) == []
     decide(page, "Approve", comment="Seen the photo.")
-    wait_until(agent, order, "refunded")
+    see(agent.page, "refunded")
 
     assert desk.paid_back(order) == [AMOUNT]
     mail = desk.wait_for_mail(order)
@@ -40,7 +26,7 @@ def test_a_rejected_refund_is_told_and_not_paid(desk: Desk, agent: Person, manag
 
     ask(agent, order)
     decide(open_question(manager, order), "Reject", comment="The photo shows no scratch.")
-    wait_until(agent, order, "rejected")
+    see(agent.page, "rejected")
 
     assert "The photo shows no scratch." in agent.page.locator("main").inner_text()
     assert f"Subject: About your refund for order {order}" in desk.wait_for_mail(order)
@@ -53,7 +39,7 @@ def test_a_refund_whose_answer_is_lost_is_paid_once_and_told(desk: Desk, agent: 
 
     ask(agent, order)
     decide(open_question(manager, order), "Approve")
-    wait_until(agent, order, "refunded")
+    see(agent.page, "refunded")
 
     assert desk.shop.sandbox.faults() == []
     assert desk.paid_back(order) == [AMOUNT]

@@ -131,8 +131,8 @@ class Person:
         dialog.dismiss()
 
     def _on_failed(self, request: Request) -> None:
-        # A second click takes back the first one's navigation: that is the browser's doing, and no fault of a page.
-        if not request.is_navigation_request():
+        # Whoever clicks on takes back what is still on its way: the browser's doing, and no fault of a page.
+        if request.failure != "net::ERR_ABORTED":
             self._complain(f"{request.url} could not be loaded: {request.failure}")
 
     def _on_response(self, response: Response) -> None:

@@ -55,6 +55,12 @@ def hidden_focus(page: Page, *, within: str = "body") -> list[str]:
     return found
 
 
+def awakened(page: Page) -> list[str]:
+    """Name what of `browser_rows.HOSTILE` is more than text in this page."""
+    found: list[str] = page.evaluate(_script("awakened"))
+    return found
+
+
 def _name_elements(page: Page) -> None:
     page.evaluate(_script("name"))
 

@@ -56,10 +56,11 @@ def ask(agent: Person, order: str, *, dollars: int = AMOUNT, reason: str = "It c
     page.get_by_role("searchbox").fill(order)
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name=order, exact=True).click()
+    page.get_by_label("A part").check()
     amount_field(page).fill(str(dollars))
     page.get_by_label("Reason").fill(reason)
     refund_button(page).click()
-    expect(badge(page)).to_have_text(re.compile("pending|waiting|under way", re.IGNORECASE))
+    expect(badge(page)).to_have_text(re.compile("^(under way|waiting for a manager)$"))
 
 
 def amount_field(page: Page) -> Locator:
@@ -69,12 +70,17 @@ def amount_field(page: Page) -> Locator:
 
 def refund_button(page: Page) -> Locator:
     """What sends the refund form."""
-    return page.get_by_role("button", name=re.compile("refund", re.IGNORECASE))
+    return page.get_by_role("button", name="Refund", exact=True)
 
 
 def badge(page: Page) -> Locator:
     """The word for where the order's only refund stands."""
-    return page.locator("article .co-badge, [id^=refund-] .co-badge").first
+    return page.locator("[id^=refund-] h3 .co-badge")
+
+
+def see(page: Page, word: str) -> None:
+    """Look at an order's open page, which keeps itself up to date, until its refund stands at this word."""
+    expect(badge(page)).to_have_text(word, timeout=WAIT_SECONDS * 1000)
 
 
 def open_question(manager: Person, order: str) -> Page:
@@ -93,10 +99,9 @@ def decide(page: Page, verdict: str, *, comment: str = "") -> None:
     page.get_by_role("button", name=verdict).click()
 
 
-def wait_until(agent: Person, order: str, word: str) -> None:
-    """Look at the order's page until its refund stands at this word."""
-    page = agent.go(f"/orders/{order}/")
-    _reload_until(page, lambda: badge(page).inner_text().lower() == word, what=f"order {order} to say {word!r}")
+def reload_until(page: Page, word: str) -> None:
+    """Load an order's page anew until its refund stands at this word: what people do without JavaScript."""
+    _reload_until(page, lambda: badge(page).inner_text() == word, what=f"{page.url} to say {word!r}")
 
 
 def _reload_until(page: Page, fact: Callable[[], bool], *, what: str) -> None:
