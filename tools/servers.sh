@@ -15,6 +15,12 @@ if [ "${DURABLEFLOWS_SKIP_FOREIGN:-}" != 1 ]; then
     command -v node >/dev/null || packages="$packages nodejs"
     command -v npm >/dev/null || packages="$packages npm"
 fi
+# Pages are looked at in Chromium; without a font there is nothing to see. DURABLEFLOWS_SKIP_BROWSER=1 does without.
+if [ "${DURABLEFLOWS_SKIP_BROWSER:-}" != 1 ] && [ -z "${CHROMIUM:-}" ] && ! command -v chromium >/dev/null &&
+    ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null &&
+    ! command -v google-chrome-stable >/dev/null; then
+    packages="$packages chromium fonts-dejavu-core"
+fi
 
 if [ -z "$packages" ] || [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
     exit 0

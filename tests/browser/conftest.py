@@ -15,17 +15,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from customer_ops.demo.place import free_port
 from tests.support.browser import LoggedIn, NoBrowser, Person, Visit, chromium
-from tests.support.browser_grid import Grid
+from tests.support.browser_grid import MAILS, STOCK, UNFOLD, Grid
 from tests.support.browser_refunds import Desk
-from tests.support.browser_shop import PASSWORD, QUEUE, Shop, copied, database, running_sandbox
-from tests.support.smtp_server import SmtpServer, smtp_server
+from tests.support.browser_shop import PASSWORD, QUEUE, Shop, copied, database, other_web, running_outside
 
 SKIP_VARIABLE = "DURABLEFLOWS_SKIP_BROWSER"
 PICTURES_VARIABLE = "DURABLEFLOWS_SCREENSHOTS"
 HERE = Path(__file__).parent
-UNFOLD = {"DJANGO_SETTINGS_MODULE": "tests.unfold_customer_ops_settings"}
+IN_UNFOLD = {"DJANGO_SETTINGS_MODULE": "tests.unfold_customer_ops_settings"}
 # Times that a person at a test can wait for.
 QUICK = {
     "PAYMENTS_TIMEOUT_SECONDS": "2",
@@ -107,8 +105,8 @@ def visit(browser: Browser, logged_in: LoggedIn) -> Iterator[Visit]:
 
 @pytest.fixture(scope="session")
 def empty_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """A payment provider, and a migrated database that others are copied from."""
-    with running_sandbox(tmp_path_factory.mktemp("shop")) as (place, sandbox), database("empty") as url:
+    """A payment provider, a mail server, and a migrated database that others are copied from."""
+    with running_outside(tmp_path_factory.mktemp("shop")) as (place, sandbox), database("empty") as url:
         settings = {"DATABASE_URL": url, "BROWSER_PASSWORD": PASSWORD, "CELERY_TASK_DEFAULT_QUEUE": QUEUE, **QUICK}
         shop = Shop(replace(place, settings=settings), sandbox)
         shop.run("migrate", "--verbosity=0")
@@ -116,33 +114,25 @@ def empty_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 @pytest.fixture(scope="session")
-def mailbox() -> Iterator[SmtpServer]:
-    """The mail server of the stories."""
-    with smtp_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def desk(empty_shop: Shop, mailbox: SmtpServer) -> Iterator[Desk]:
+def desk(empty_shop: Shop) -> Iterator[Desk]:
     """The desk as a deployment has it, with a worker, and orders for the stories."""
-    mail = {"EMAIL_HOST": "127.0.0.1", "EMAIL_PORT": str(mailbox.port)}
-    with copied(empty_shop, "stories", **mail) as shop:
+    with copied(empty_shop, "stories") as shop:
         made = shop.make_rows("stories")
         worker, web = shop.start_worker(), shop.start_web()
         web.wait_for_output("Quit the server")
         worker.wait_for_output(" ready.")
-        yield Desk(shop, mailbox, made["charges"])
+        yield Desk(shop, made["charges"])
 
 
 @pytest.fixture(scope="session")
 def grid(empty_shop: Shop) -> Iterator[Grid]:
     """Ready rows behind two admins: Django's own and unfold."""
     with copied(empty_shop, "grid") as shop:
-        unfold = replace(shop.place, port=free_port(), settings={**shop.place.settings, **UNFOLD})
+        unfold = other_web(shop.place, IN_UNFOLD)
         made = shop.make_rows("grid")
         for web in [shop.start_web(), shop.start_web(unfold)]:
             web.wait_for_output("Quit the server")
-        yield Grid({"stock": shop.url, "unfold": unfold.url}, made)
+        yield Grid({STOCK: shop.url, UNFOLD: unfold.url, MAILS: shop.place.mails_url}, made)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from tests.support.browser import Person
 from tests.support.browser_refunds import AMOUNT, Desk, amount_field, open_question, refund_button, see
 
 MOST_STOPS = 80
+NAME = "() => { const one = document.activeElement; return (one.innerText || one.name || '').trim(); }"
 
 
 def tab_to(page: Page, aim: Locator) -> list[str]:
@@ -15,9 +16,7 @@ def tab_to(page: Page, aim: Locator) -> list[str]:
     stops: list[str] = []
     for _ in range(MOST_STOPS):
         page.keyboard.press("Tab")
-        stops.append(
-            page.evaluate("() => (document.activeElement.innerText || document.activeElement.name || '').trim()")
-        )
+        stops.append(page.evaluate(NAME))
         if aim.evaluate("element => element === document.activeElement"):
             return stops
     raise AssertionError(f"not reached by Tab: {aim}; stops: {stops}")

@@ -1,4 +1,4 @@
-"""R28 in a browser: what customers, agents, managers and the provider wrote is shown, and nothing of it comes to life."""
+"""R28 in a browser: what customers, agents, managers and the provider wrote is shown, and none of it comes to life."""
 
 import json
 

@@ -24,7 +24,7 @@ def test_the_second_of_two_managers_is_told_who_decided(
     decide(second.page, "Reject", comment="Too much.")
 
     expect(second.page.locator("body")).to_contain_text(re.compile("approved by manager|manager approved"))
-    assert "not taken" in text(second.page)
+    assert "too late" in text(second.page)
     see(agent.page, "refunded")
     assert desk.paid_back(order) == [AMOUNT]
 
@@ -83,7 +83,7 @@ def test_a_manager_whose_page_is_open_is_told_that_the_agent_called_the_refund_o
     see(agent.page, "withdrawn")
     decide(question, "Approve")
 
-    expect(question.locator("body")).to_contain_text("not taken")
+    expect(question.locator("body")).to_contain_text("too late")
     expect(question.locator("body")).to_contain_text(re.compile("cancelled|called off", re.IGNORECASE))
     assert desk.paid_back(order) == []
 

@@ -14,7 +14,7 @@ def test_a_refund_is_asked_for_approved_and_read_without_javascript(desk: Desk, 
     reload_until(agent.page, "refunded")
 
     assert desk.paid_back(order) == [AMOUNT]
-    assert "$600.00" in desk.wait_for_mail(order)
+    assert "$600.00" in desk.wait_for_mail(order).text
 
 
 def test_a_refund_is_called_off_without_javascript(desk: Desk, visit: Visit) -> None:

@@ -136,7 +136,7 @@ class Person:
             self._complain(f"{request.url} could not be loaded: {request.failure}")
 
     def _on_response(self, response: Response) -> None:
-        foreign = urlsplit(response.url).netloc != urlsplit(self.url).netloc
+        foreign = urlsplit(response.url).hostname != urlsplit(self.url).hostname
         if foreign and not response.url.startswith("data:"):
             self._complain(f"something was fetched from elsewhere: {response.url}")
         elif response.status >= 500 or (response.status >= 400 and not response.request.is_navigation_request()):

@@ -10,7 +10,8 @@ from playwright.sync_api import Page, expect
 from durableflows.core.payload import sha256
 from tests.support.browser_refunds import amount_field, refund_button
 
-STOCK, UNFOLD = "stock", "unfold"
+STOCK, UNFOLD, MAILS = "stock", "unfold", "mails"
+ADMINS = (STOCK, UNFOLD)
 ADMIN = "/admin/durableflows"
 
 Made = Mapping[str, Mapping[str, str]]
@@ -34,12 +35,8 @@ class Sight:
     person: str
     says: str
     focus: str = "body"
+    skins: tuple[str, ...] = (STOCK,)
     act: Callable[[Page, Made], None] = lambda page, made: None
-
-    @property
-    def skins(self) -> tuple[str, ...]:
-        """The desk's pages have no admin around them."""
-        return (STOCK,) if self.focus == "body" else (STOCK, UNFOLD)
 
 
 def _order(name: str) -> Callable[[Made], str]:
@@ -97,29 +94,54 @@ def _answer_too_late(page: Page, made: Made) -> None:
         }""",
         made["decided"]["digest"],
     )
-    expect(page.locator("body")).to_contain_text("Your answer was not taken")
+    expect(page.locator("body")).to_contain_text("too late")
+
+
+def _open_mail(text: str) -> Callable[[Page, Made], None]:
+    return lambda page, made: page.get_by_role("link", name=text).first.click()
 
 
 SIGHTS = (
     Sight("log-in", _at("/login/"), "", "Log in"),
     Sight("log-in-refused", _at("/login/"), "", "Log in", act=_log_in_wrongly),
     Sight("orders", _at("/"), "agent", "R-2001"),
-    Sight("no-orders", _at("/?q=nothing-like-this"), "agent", "matches"),
+    Sight("no-orders", _at("/?q=nothing-like-this"), "agent", "nothing-like-this"),
     Sight("order", _order("many"), "agent", "The wardrobe came in two halves."),
     Sight("order-with-errors", _order("waiting"), "agent", "more than the $300.00 left", act=_ask_for_too_much),
     Sight("order-hostile", _order("hostile"), "agent", "window.hostile=1"),
     Sight("order-endless", _order("endless"), "agent", "Donaudampf"),
-    Sight("questions", _at(f"{ADMIN}/approvalrequest/"), "manager", "R-2001", focus=""),
-    Sight("no-questions", _at(f"{ADMIN}/approvalrequest/?standing=overdue"), "manager", "0 ", focus=""),
-    Sight("question", _question("waiting"), "manager", "R-2002", focus=".df"),
-    Sight("question-decided", _question("decided"), "manager", "Measured it.", focus=".df"),
-    Sight("question-stale", _question("waiting"), "manager", "somewhere.else", focus=".df", act=_answer_other_facts),
-    Sight("answer-too-late", _question("decided"), "second", "Measured it.", focus=".df", act=_answer_too_late),
-    Sight("question-hostile", _question("hostile"), "manager", "window.hostile=1", focus=".df"),
-    Sight("question-endless", _question("endless"), "manager", "Donaudampf", focus=".df"),
-    Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus=""),
-    Sight("run", _run("many"), "manager", "refund", focus=".df"),
-    Sight("run-hostile", _run("hostile"), "manager", "refund", focus=".df"),
-    Sight("run-endless", _run("endless"), "manager", "refund", focus=".df"),
+    Sight("questions", _at(f"{ADMIN}/approvalrequest/"), "manager", "R-2001", focus="", skins=ADMINS),
+    Sight(
+        "no-questions", _at(f"{ADMIN}/approvalrequest/?standing=overdue"), "manager", "overdue", focus="", skins=ADMINS
+    ),
+    Sight("question", _question("waiting"), "manager", "R-2002", focus=".df", skins=ADMINS),
+    Sight("question-decided", _question("decided"), "manager", "Measured it.", focus=".df", skins=ADMINS),
+    Sight(
+        "question-stale",
+        _question("waiting"),
+        "manager",
+        "somewhere.else",
+        focus=".df",
+        skins=ADMINS,
+        act=_answer_other_facts,
+    ),
+    Sight(
+        "answer-too-late",
+        _question("decided"),
+        "second",
+        "Measured it.",
+        focus=".df",
+        skins=ADMINS,
+        act=_answer_too_late,
+    ),
+    Sight("question-hostile", _question("hostile"), "manager", "window.hostile=1", focus=".df", skins=ADMINS),
+    Sight("question-endless", _question("endless"), "manager", "Donaudampf", focus=".df", skins=ADMINS),
+    Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus="", skins=ADMINS),
+    Sight("run", _run("many"), "manager", "refund", focus=".df", skins=ADMINS),
+    Sight("run-hostile", _run("hostile"), "manager", "refund", focus=".df", skins=ADMINS),
+    Sight("not-found", _at("/orders/none/"), "agent", "no such"),
+    Sight("mails", _at("/"), "", "Your refund", skins=(MAILS,)),
+    Sight("mail-hostile", _at("/"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),
+    Sight("run-endless", _run("endless"), "manager", "refund", focus=".df", skins=ADMINS),
 )
 """All pages of the grid."""

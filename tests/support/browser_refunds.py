@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 
 from playwright.sync_api import Locator, Page, expect
 
+from customer_ops.mailbox.letter import Letter
+from customer_ops.mailbox.store import Store
 from tests.support.browser import Person
 from tests.support.browser_shop import Shop
-from tests.support.smtp_server import SmtpServer
 from tests.support.workers import wait_for
 
 WAIT_SECONDS = 30.0
@@ -21,8 +22,8 @@ AMOUNT = 600
 class Desk:
     """A running desk, and orders of 900 dollars that no story has touched."""
 
-    def __init__(self, shop: Shop, mailbox: SmtpServer, charges: Mapping[str, str]) -> None:
-        self.shop, self.mailbox, self.charges = shop, mailbox, charges
+    def __init__(self, shop: Shop, charges: Mapping[str, str]) -> None:
+        self.shop, self.charges = shop, charges
         self._untouched = iter(charges)
 
     @property
@@ -39,11 +40,12 @@ class Desk:
         acts = self.shop.sandbox.books().refund_acts
         return [act["amount"] // 100 for act in acts if act["charge"] == self.charges[order]]
 
-    def mails(self, order: str) -> list[str]:
+    def mails(self, order: str) -> list[Letter]:
         """The mails about an order that have arrived."""
-        return [text for text in self.mailbox.texts if re.search(rf"^Subject: .*\b{order}\b", text, re.MULTILINE)]
+        letters = Store(self.shop.place.mailbox).letters()
+        return [letter for letter in letters if letter.subject.split(" order ")[-1].split(" ")[0] == order]
 
-    def wait_for_mail(self, order: str) -> str:
+    def wait_for_mail(self, order: str) -> Letter:
         """The only mail about an order, once it has arrived."""
         wait_for(lambda: self.mails(order), seconds=WAIT_SECONDS, what=f"a mail about order {order}")
         (mail,) = self.mails(order)

@@ -98,10 +98,10 @@ class Grid:
             waiting = self.ask(make_charge("R-2002", customer="Bram de Vries"), 600, "The chair came without its legs.")
             return {
                 "waiting": _places(waiting),
-                "many": _places(self._each_state()),
                 "decided": _places(self._decided()),
                 "hostile": _places(self._hostile()),
                 "endless": _places(self._endless()),
+                "many": _places(self._each_state()),  # last: time that goes on ends doubt
             }
 
     def ask(self, charge: Charge, dollars: int, reason: str) -> RefundRequest:
@@ -125,9 +125,10 @@ class Grid:
         self.world.run_until_idle()
         self._failed(charge.order)
         self.world.run_through()
+        waiting = self.ask(charge, 900, "The wardrobe came in two halves.")
         self._fault("cut_after", charge)  # the answer is lost, and nobody has looked it up yet
         self.answer(self.ask(charge, 650, "The mirror broke on its way."), "approve")
-        return self.ask(charge, 900, "The wardrobe came in two halves.")
+        return waiting
 
     def _failed(self, order: Order) -> None:
         """The provider refuses: what we think is left, somebody gave back there by hand."""

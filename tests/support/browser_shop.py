@@ -7,7 +7,7 @@ other test meets them. Processes are the demo's (`customer_ops.demo`), started w
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg2
 
-from customer_ops.demo.place import Place, free_port
-from customer_ops.demo.processes import Child, manage, start_sandbox
+from customer_ops.demo.place import Place, free_ports
+from customer_ops.demo.processes import Child, manage, start_mailbox, start_sandbox
 from customer_ops.sandbox.control import SandboxControl
 
 PASSWORD = "a good password"
@@ -52,13 +52,13 @@ class Shop:
     def start_web(self, place: Place | None = None) -> Child:
         """Start pages without waiting for them; `place` for others than the shop's own."""
         place = place or self.place
-        command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.port}"]
-        return self._start(f"web-{place.port}", command, place)
+        command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.ports.web}"]
+        return self._start(f"web-{place.ports.web}", command, place)
 
     def start_worker(self) -> Child:
         """Start a prefork worker with its ticker, without waiting for it."""
         command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", "2", "-l", "info"]
-        return self._start("worker", [*command, "-n", f"browser-{self.place.port}@test"], self.place)
+        return self._start("worker", [*command, "-n", f"browser-{self.place.ports.web}@test"], self.place)
 
     def end(self) -> None:
         """End all processes at once; nothing of them is needed afterwards."""
@@ -71,13 +71,19 @@ class Shop:
         return child
 
 
+def other_web(place: Place, settings: Mapping[str, str]) -> Place:
+    """The same place with web pages of its own, which have these settings besides."""
+    return replace(place, ports=replace(place.ports, web=free_ports().web), settings={**place.settings, **settings})
+
+
 @contextmanager
-def running_sandbox(folder: Path) -> Iterator[tuple[Place, SandboxControl]]:
-    """The payment provider, and a place with its address whose database has still to be named."""
-    place = Place(folder, free_port(), free_port(), {})
+def running_outside(folder: Path) -> Iterator[tuple[Place, SandboxControl]]:
+    """The payment provider and the mail server, and a place that knows both; its database has still to be named."""
+    place = Place(folder, free_ports())
     children: list[Child] = []
     try:
         start_sandbox(place, children)
+        start_mailbox(place, children)
         yield place, SandboxControl(place.payments_url)
     finally:
         for child in children:
@@ -101,8 +107,7 @@ def database(name: str, *, template: str = "") -> Iterator[str]:
 def copied(shop: Shop, name: str, **settings: str) -> Iterator[Shop]:
     """A shop on a copy of another one's database, which must be still; its processes end with it."""
     with database(name, template=shop.place.settings["DATABASE_URL"]) as url:
-        own = {**shop.place.settings, "DATABASE_URL": url, **settings}
-        copy = Shop(replace(shop.place, port=free_port(), settings=own), shop.sandbox)
+        copy = Shop(other_web(shop.place, {"DATABASE_URL": url, **settings}), shop.sandbox)
         try:
             yield copy
         finally:
