@@ -1,6 +1,5 @@
 // What became of hostile text in this page (`browser_rows.HOSTILE`): sentences, none when it stayed text.
 () => {
-  document.querySelectorAll('details').forEach(one => { one.open = true; });
   const found = [];
   if ('hostile' in window) found.push(`a script of it ran: ${window.hostile}`);
   for (const one of document.querySelectorAll('img[src="x"], [onerror], svg[onload]'))

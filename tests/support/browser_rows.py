@@ -6,6 +6,7 @@ test needs to find its way lies in a file afterwards: numbers of orders, ids of 
 
 import json
 import os
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def make_charge(number: str, *, customer: str, dollars: int = 900) -> Charge:
     """An order with one charge, here and at the provider."""
     amount, key = Money(dollars * 100, "USD"), f"charge-{uuid.uuid4()}"
     receipt = _provider().create_charge(key=key, amount=amount)
-    owner = Customer.objects.create(name=customer, email=f"{key[:15]}@example.com")
+    email = f"{re.sub('[^a-z0-9]+', '.', customer.lower())[:40].strip('.')}@example.com"
+    owner, _ = Customer.objects.get_or_create(email=email, defaults={"name": customer})
     order = Order(number=number, customer=owner)
     order.total = amount
     order.save()
@@ -99,7 +101,7 @@ class Grid:
             return {
                 "waiting": _places(waiting),
                 "decided": _places(self._decided()),
-                "hostile": _places(self._hostile()),
+                "hostile": self._hostile(),
                 "endless": _places(self._endless()),
                 "many": _places(self._each_state()),  # last: time that goes on ends doubt
             }
@@ -142,15 +144,16 @@ class Grid:
         self.answer(request, "approve", "Measured it.")
         return request
 
-    def _hostile(self) -> RefundRequest:
+    def _hostile(self) -> dict[str, str]:
         """Hostile words wherever others write: name, number, reason, comment, ticket, the provider's own words."""
         charge = make_charge(HOSTILE_NUMBER, customer=HOSTILE[:200], dollars=4000)
         Ticket.objects.create(customer=charge.order.customer, subject=HOSTILE[:200], body=HOSTILE)
         self.answer(self.ask(charge, 600, HOSTILE), "reject", HOSTILE)
         self._fault("pending", charge, then="failed", failure_reason=HOSTILE)
-        self.answer(self.ask(charge, 700, HOSTILE), "approve", HOSTILE)
+        answered = self.ask(charge, 700, HOSTILE)
+        self.answer(answered, "approve", HOSTILE)
         self.world.run_through()
-        return self.ask(charge, 800, HOSTILE)
+        return {**_places(self.ask(charge, 800, HOSTILE)), "run": str(answered.run_id)}
 
     def _endless(self) -> RefundRequest:
         """Words without an end, as long as the fields take."""
@@ -158,7 +161,7 @@ class Grid:
         self.answer(self.ask(charge, 600, "x" * 500), "reject", "y" * 4000)
         return self.ask(charge, 5_000_000, "Donaudampfschifffahrtsgesellschaftskapitaen" * 11)
 
-    def _fault(self, kind: str, charge: Charge, **options: str) -> None:
+    def _fault(self, kind: str, charge: Charge, **options: Any) -> None:
         SandboxControl(settings.PAYMENTS_URL).fault(kind, path="/v1/refunds", charge=charge.provider_id, **options)
 
 
