@@ -118,9 +118,8 @@ def desk(empty_shop: Shop) -> Iterator[Desk]:
     """The desk as a deployment has it, with a worker, and orders for the stories."""
     with copied(empty_shop, "stories") as shop:
         made = shop.make_rows("stories")
-        worker, web = shop.start_worker(), shop.start_web()
-        web.wait_for_output("Quit the server")
-        worker.wait_for_output(" ready.")
+        for child in [shop.begin_worker(), shop.begin_web()]:
+            child.wait_until_ready()
         yield Desk(shop, made["charges"])
 
 
@@ -130,8 +129,8 @@ def grid(empty_shop: Shop) -> Iterator[Grid]:
     with copied(empty_shop, "grid") as shop:
         unfold = other_web(shop.place, IN_UNFOLD)
         made = shop.make_rows("grid")
-        for web in [shop.start_web(), shop.start_web(unfold)]:
-            web.wait_for_output("Quit the server")
+        for web in [shop.begin_web(), shop.begin_web(unfold)]:
+            web.wait_until_ready()
         yield Grid({STOCK: shop.url, UNFOLD: unfold.url, MAILS: shop.place.mails_url}, made)
 
 

@@ -11,7 +11,7 @@ def test_a_missing_browser_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("CHROMIUM", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(NoBrowser, match="apt-get install chromium fonts-dejavu-core.*DURABLEFLOWS_SKIP_BROWSER=1"):
+    with pytest.raises(NoBrowser, match=r"apt-get install chromium fonts-dejavu-core.*DURABLEFLOWS_SKIP_BROWSER=1"):
         find_chromium()
 
 

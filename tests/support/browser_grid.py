@@ -141,7 +141,7 @@ SIGHTS = (
     Sight("run-hostile", _run("hostile"), "manager", "refund", focus=".df", skins=ADMINS),
     Sight("not-found", _at("/orders/none/"), "agent", "no such"),
     Sight("mails", _at("/"), "", "Your refund", skins=(MAILS,)),
-    Sight("mail-hostile", _at("/"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),
+    Sight("mail-hostile", _at("/?to=script"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),
     Sight("run-endless", _run("endless"), "manager", "refund", focus=".df", skins=ADMINS),
 )
 """All pages of the grid."""

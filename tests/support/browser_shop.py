@@ -7,7 +7,7 @@ other test meets them. Processes are the demo's (`customer_ops.demo`), started w
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg2
 
 from customer_ops.demo.place import Place, free_ports
-from customer_ops.demo.processes import Child, manage, start_mailbox, start_sandbox
+from customer_ops.demo.processes import Child, begin_worker, manage, start_mailbox, start_sandbox
 from customer_ops.sandbox.control import SandboxControl
 
 PASSWORD = "a good password"
@@ -49,26 +49,22 @@ class Shop:
         made: dict[str, Any] = json.loads((self.place.folder / "rows.json").read_text(encoding="utf-8"))
         return made
 
-    def start_web(self, place: Place | None = None) -> Child:
+    def begin_web(self, place: Place | None = None) -> Child:
         """Start pages without waiting for them; `place` for others than the shop's own."""
         place = place or self.place
         command = [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{place.ports.web}"]
-        return self._start(f"web-{place.ports.web}", command, place)
+        # A log of its own: several serve pages beside each other here.
+        self.children.append(Child(f"web-{place.ports.web}", command, place, ready="Quit the server"))
+        return self.children[-1]
 
-    def start_worker(self) -> Child:
+    def begin_worker(self) -> Child:
         """Start a prefork worker with its ticker, without waiting for it."""
-        command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", "2", "-l", "info"]
-        return self._start("worker", [*command, "-n", f"browser-{self.place.ports.web}@test"], self.place)
+        return begin_worker(self.place, self.children)
 
     def end(self) -> None:
         """End all processes at once; nothing of them is needed afterwards."""
         for child in reversed(self.children):
             child.kill_family()
-
-    def _start(self, name: str, command: Sequence[str], place: Place) -> Child:
-        child = Child(name, list(command), place)
-        self.children.append(child)
-        return child
 
 
 def other_web(place: Place, settings: Mapping[str, str]) -> Place:
