@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Locator, Page, expect
 
 from tests.support.browser import Person
-from tests.support.browser_refunds import AMOUNT, Desk, amount_field, open_question, refund_button, see
+from tests.support.browser_refunds import AMOUNT, Desk, amount_field, open_question, refund_button, see, watch
 
 MOST_STOPS = 80
 NAME = "() => { const one = document.activeElement; return (one.innerText || one.name || '').trim(); }"
@@ -57,7 +57,7 @@ def test_a_refund_is_asked_for_and_approved_by_keyboard(desk: Desk, agent: Perso
     page.keyboard.type("It came broken.")
     tab_to(page, refund_button(page))
     page.keyboard.press("Enter")
-    see(page, "waiting for a manager")
+    watch(page, "waiting for a manager")
 
     question = open_question(manager, order)
     tab_to(question, question.get_by_label(re.compile("^Comment")))

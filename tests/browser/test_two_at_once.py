@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.support.browser import Person, Visit
-from tests.support.browser_refunds import AMOUNT, Desk, ask, badge, decide, open_question, see
+from tests.support.browser_refunds import AMOUNT, Desk, ask, badge, decide, open_question, see, watch
 
 
 def text(page: Page) -> str:
@@ -50,7 +50,7 @@ def test_a_double_click_asks_once(desk: Desk, agent: Person) -> None:
 
     page.get_by_role("button", name="Refund", exact=True).dblclick()
 
-    see(page, "refunded")
+    watch(page, "refunded")
     expect(badge(page)).to_have_count(1)
     assert desk.paid_back(order) == [40]
 

@@ -10,12 +10,12 @@
     for (const name of ['href', 'src', 'action', 'formaction'])
       if (/^\s*javascript:/i.test(one.getAttribute(name) ?? '')) found.push(`it became an address: ${one.outerHTML.slice(0, 80)}`);
 
-  // A mark that turns the writing round must not reach beyond the text that it came with.
+  // A mark that turns the writing round must not reach beyond the text that it came with; a <pre> holds nothing else.
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const holder = texts.currentNode.parentElement;
     if (!texts.currentNode.data.includes('\u202e') || holder.closest('script, style, textarea')) continue;
-    if (!holder.closest('bdi')) found.push(`it turns round what follows: ${holder.outerHTML.slice(0, 80)}`);
+    if (!holder.closest('bdi, pre')) found.push(`it turns round what follows: ${holder.outerHTML.slice(0, 80)}`);
   }
   return found;
 }

@@ -80,9 +80,15 @@ def badge(page: Page) -> Locator:
     return page.locator("[id^=refund-] h3 .co-badge")
 
 
-def see(page: Page, word: str) -> None:
-    """Look at an order's open page, which keeps itself up to date, until its refund stands at this word."""
+def watch(page: Page, word: str) -> None:
+    """Watch an order's open page keep itself up to date until its refund stands at this word."""
     expect(badge(page)).to_have_text(word, timeout=WAIT_SECONDS * 1000)
+
+
+def see(page: Page, word: str) -> None:
+    """Load an order's page anew and watch it, as somebody who does not want to wait for its next look."""
+    page.reload()
+    watch(page, word)
 
 
 def open_question(manager: Person, order: str) -> Page:

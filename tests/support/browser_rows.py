@@ -101,6 +101,7 @@ class Grid:
             return {
                 "waiting": _places(waiting),
                 "decided": _places(self._decided()),
+                "found": _places(self._found()),
                 "hostile": self._hostile(),
                 "endless": _places(self._endless()),
                 "many": _places(self._each_state()),  # last: time that goes on ends doubt
@@ -142,6 +143,15 @@ class Grid:
     def _decided(self) -> RefundRequest:
         request = self.ask(make_charge("R-2003", customer="Chiyo Tanaka"), 600, "The shelf is too short.")
         self.answer(request, "approve", "Measured it.")
+        return request
+
+    def _found(self) -> RefundRequest:
+        """The answer was lost, and the payment was found: what the picture of README shows."""
+        charge = make_charge("R-2004", customer="Ada Brown")
+        self._fault("cut_after", charge)
+        request = self.ask(charge, 600, "The mirror broke on its way.")
+        self.answer(request, "approve", "Seen the photo.")
+        self.world.run_through()
         return request
 
     def _hostile(self) -> dict[str, str]:
