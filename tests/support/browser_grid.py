@@ -47,6 +47,10 @@ def _question(name: str) -> Callable[[Made], str]:
     return lambda made: f"{ADMIN}/approvalrequest/{made[name]['asked']}/decide/"
 
 
+def _answer(name: str) -> Callable[[Made], str]:
+    return lambda made: f"{ADMIN}/approvalrequest/{made[name]['asked']}/decided/"
+
+
 def _run(name: str) -> Callable[[Made], str]:
     return lambda made: f"{ADMIN}/workflowrun/{made[name]['run']}/change/"
 
@@ -59,6 +63,10 @@ def _ask_for_too_much(page: Page, _made: Made) -> None:
     amount_field(page).fill("5000")
     page.get_by_label("Reason").fill("More than was paid.")
     refund_button(page).click()
+
+
+def _open_call_off(page: Page, _made: Made) -> None:
+    page.get_by_role("link", name="Call this refund off").click()
 
 
 def _log_in_wrongly(page: Page, _made: Made) -> None:
@@ -108,6 +116,7 @@ SIGHTS = (
     Sight("no-orders", _at("/?q=nothing-like-this"), "agent", "nothing-like-this"),
     Sight("order", _order("many"), "agent", "The wardrobe came in two halves."),
     Sight("order-with-errors", _order("waiting"), "agent", "more than the $300.00 left", act=_ask_for_too_much),
+    Sight("call-off", _order("waiting"), "agent", "no money leaves", act=_open_call_off),
     Sight("order-hostile", _order("hostile"), "agent", "window.hostile=1"),
     Sight("order-endless", _order("endless"), "agent", "Donaudampf"),
     Sight("questions", _at(f"{ADMIN}/approvalrequest/"), "manager", "R-2001", focus="", skins=ADMINS),
@@ -134,6 +143,7 @@ SIGHTS = (
         skins=ADMINS,
         act=_answer_too_late,
     ),
+    Sight("answer-taken", _answer("decided"), "manager", "You approved", focus=".df", skins=ADMINS),
     Sight("question-hostile", _question("hostile"), "manager", "window.hostile=1", focus=".df", skins=ADMINS),
     Sight("question-endless", _question("endless"), "manager", "Donaudampf", focus=".df", skins=ADMINS),
     Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus="", skins=ADMINS),
