@@ -9,6 +9,7 @@ from durableflows.core.definition import Budget, Escalate, Facts, Retry
 from durableflows.core.directives import StepReturn, fail, succeed
 from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
 from durableflows.core.merge import Merge
+from durableflows.core.migrations import migration
 from durableflows.core.money import Money
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
@@ -78,6 +79,7 @@ __all__ = [
     "each",
     "effect",
     "fail",
+    "migration",
     "sleep",
     "step",
     "succeed",

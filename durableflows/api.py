@@ -26,7 +26,7 @@ from durableflows.explain import Explanation, Line, explain_run
 from durableflows.explain_words import Fact
 from durableflows.models import ApprovalRequest, SideEffect, Signal, WorkflowRun
 from durableflows.selectors import run_for
-from durableflows.services import approvals, reconcile, runs, signals
+from durableflows.services import approvals, migrations, reconcile, runs, signals
 
 __all__ = [
     "Explanation",
@@ -36,6 +36,7 @@ __all__ = [
     "cancel",
     "explain",
     "get",
+    "migrate",
     "resolve_effect",
     "retry",
     "signal",
@@ -96,6 +97,14 @@ def signal(run_id: UUID | str, name: str, payload: object = None, *, dedup_key: 
     Raises             NotFoundError, NotAllowed, InvalidState, KeyConflict; TooLate when the run has ended or is ending
     """
     return signals.signal(run_id, name, payload, dedup_key=dedup_key, by=by)
+
+
+def migrate(run_id: UUID | str, *, by: Any = None, reason: str, version: int | None = None) -> WorkflowRun:
+    """Let a run go on under a newer version of its workflow, as that one declares it; None: the highest it can reach.
+
+    Raises   NotFoundError, NotAllowed, TooLate (ended, ending, or a worker is at it), InvalidState (no way leads there)
+    """
+    return migrations.migrate(run_id, by=by, reason=reason, version=version)
 
 
 def answer(

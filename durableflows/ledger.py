@@ -5,6 +5,7 @@ Values in and values out; each function is one transaction, and no row leaves it
 Source: P3, P4, P5; protocol, rules 1 to 9.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -380,6 +381,15 @@ def has_open_sends(run_locked: WorkflowRun, now: datetime) -> bool:
     rows = SideEffect.objects.using(database()).filter(run=run_locked)
     in_doubt = rows.filter(state__in=[str(s) for s in EFFECT_OPEN])
     return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()
+
+
+def rename_steps(run_locked: WorkflowRun, names: Mapping[str, str]) -> None:
+    """Follow new names of steps. Keys stay as they are: they were given to the provider."""
+    rows = SideEffect.objects.using(database()).filter(run=run_locked)
+    for old, new in names.items():
+        rows.filter(step_name=old).update(step_name=f"~{new}")
+    for new in set(names.values()):
+        rows.filter(step_name=f"~{new}").update(step_name=new)
 
 
 def receipt_of(effect_id: UUID) -> JSON:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
-from durableflows.core import check, registry
+from durableflows.core import check, migrations, registry
 from durableflows.core.arguments import Arguments
 from durableflows.core.definition import (
     ApprovalSpec,
@@ -28,6 +28,7 @@ from durableflows.core.directives import StepReturn
 from durableflows.core.effects import EffectCall, LookupAnswer
 from durableflows.core.fingerprint import structure_of
 from durableflows.core.merge import declared as declared_merges
+from durableflows.core.migrations import MigrationDeclaration
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
 from durableflows.core.state import S, WorkflowState
@@ -247,6 +248,8 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
     check.check_steps(where, steps, [name for name, value in body.items() if inspect.isfunction(value)])
     state_type = _state_type(cls, where)
     merges = declared_merges(state_type)
+    changes = [value.definition for value in body.values() if isinstance(value, MigrationDeclaration)]
+    migrations.check(where, header.version, changes, steps)
     return WorkflowDefinition(
         name=header.name,
         version=header.version,
@@ -259,6 +262,7 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
         effects=MappingProxyType({used.name: used for declared in steps.values() for used in declared.effects}),
         structure=structure_of(steps.values(), state_type),
         merges=MappingProxyType(merges),
+        migrations=MappingProxyType({one.from_version: one for one in changes}),
         workflow=cls(),
     )
 

@@ -4,6 +4,7 @@ Owns the shapes of retry, budget, escalation, approval, effect, step and workflo
 from class bodies and by users (Retry, Budget, Escalate, Facts). Never changes after import, never runs a step.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +18,8 @@ from pydantic import TypeAdapter
 from durableflows.core import shape
 from durableflows.core.arguments import Arguments
 from durableflows.core.merge import Merge
-from durableflows.core.payload import JSON, storable, storable_text
+from durableflows.core.migrations import MigrationDefinition
+from durableflows.core.payload import JSON, sha256, storable, storable_text
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition
 
@@ -262,7 +264,7 @@ class WorkflowDefinition:
 
     `structure` is the fingerprint of steps, edges, effects with versions, and state schema; two releases with the same
     structure can go on with each other's runs. `merges`: fields whose changes by branches are brought together.
-    `workflow` is the one instance that step functions get as `self`.
+    `migrations`: by the version that they come from. `workflow` is the one instance that step functions get as `self`.
     """
 
     name: str
@@ -276,6 +278,7 @@ class WorkflowDefinition:
     effects: Mapping[str, EffectDefinition[object]]
     structure: str
     merges: Mapping[str, Merge]
+    migrations: Mapping[int, MigrationDefinition]
     workflow: object
 
     def step(self, name: str) -> StepDefinition:
@@ -284,6 +287,14 @@ class WorkflowDefinition:
         if found is None:
             raise InvalidDefinition(f"{self.name} v{self.version} has no step {name!r}; it has {', '.join(self.steps)}")
         return found
+
+    @cached_property
+    def code(self) -> str:
+        """Digest of the class's source, docstrings and all; '' where there is none. It warns, it decides nothing."""
+        try:
+            return sha256(inspect.getsource(type(self.workflow)))
+        except (OSError, TypeError):
+            return ""
 
     @cached_property
     def reaches(self) -> Mapping[str, frozenset[str]]:

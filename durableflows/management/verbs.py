@@ -3,6 +3,7 @@
 Rows change only through `api` and the sweeps. Errors of the engine pass; the command turns them into messages.
 """
 
+import dataclasses
 import getpass
 import logging
 from argparse import Namespace
@@ -15,9 +16,9 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 
 import durableflows
-from durableflows import api, clock, doctor
+from durableflows import api, clock, doctor, gate
 from durableflows.doctor import Finding, Severity
-from durableflows.errors import InvalidState, NotFoundError
+from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
 from durableflows.explain_words import plain
 from durableflows.management import graph, pages, tables
 from durableflows.management.tables import Report, local, section, table
@@ -112,6 +113,45 @@ def signal(options: Namespace) -> Report:
     used = "a step goes on with it" if sent.used_by_id else "it is kept until a step waits for it"
     data = {"id": sent.pk, "run": sent.run_id, "name": sent.name, "used": bool(sent.used_by_id)}
     return Report(data, [f"run {sent.run_id}: signal {plain(sent.name)} is stored; {used}"])
+
+
+def migrate(options: Namespace) -> Report:
+    """Let one run, or all of a workflow that can, go on under a newer version. Fails when one was not taken."""
+    if bool(options.run) == bool(options.workflow):
+        raise InvalidState("say which: the id of a run, or --workflow NAME for all of its runs that can be migrated")
+    if options.run:
+        run = api.migrate(options.run, by=_person(options.by), reason=_reason(options), version=options.target)
+        return _changed(run, f"goes on under version {run.version}")
+    done: list[tables.Row] = []
+    failed: list[tables.Row] = []
+    runs = runs_for(_person(options.by)).filter(workflow=options.workflow, ended_at__isnull=True)
+    for run in runs.order_by("pk").iterator(chunk_size=ROWS_SHOWN):
+        if options.target == run.version or (options.target is None and gate.way_forward(run) is None):
+            continue
+        try:
+            moved = api.migrate(run.pk, by=_person(options.by), reason=_reason(options), version=options.target)
+            done.append({"run": moved.pk, "version": moved.version})
+        except DurableflowsError as error:  # the others are migrated all the same, and the exit code tells
+            failed.append({"run": run.pk, "code": error.code, "message": str(error)})
+    lines = [f"{len(done)} migrated, {len(failed)} not"]
+    lines += [f"run {row['run']}: {row['code']}: {plain(row['message'])}" for row in failed]
+    return Report({"migrated": done, "failed": failed}, lines, 1 if failed else 0)
+
+
+def look_through_gate(options: Namespace) -> Report:
+    """Could every live run go on under this code? Fails when one could not."""
+    verdict = gate.examine()
+    rows = [dataclasses.asdict(obstacle) for obstacle in verdict.obstacles]
+    lines = [f"{verdict.runs} runs are under way; " + ("all can go on" if verdict.is_open else "some could not go on")]
+    for one in verdict.obstacles:
+        word = "STOPS" if one.stops else "note"
+        lines += [
+            f"{word}: {one.runs} of {one.workflow} version {one.version}: {plain(one.text)} (such as {one.example})",
+            f"    {one.cure}",
+        ]
+    return Report(
+        {"runs": verdict.runs, "open": verdict.is_open, "obstacles": rows}, lines, 0 if verdict.is_open else 1
+    )
 
 
 def _changed(run: WorkflowRun, what: str) -> Report:
@@ -235,6 +275,8 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "cancel": cancel,
     "retry": retry,
     "signal": signal,
+    "migrate": migrate,
+    "gate": look_through_gate,
     "resolve": resolve,
     "sweep": sweep,
     "ticker": ticker,

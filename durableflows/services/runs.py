@@ -166,6 +166,7 @@ def manifest_of(definition: WorkflowDefinition) -> dict[str, JSON]:
         "effects": {name: effect.version for name, effect in definition.effects.items()},
         "state_schema": definition.state_type.schema_version,
         "engine": ENGINE_VERSION,
+        "code": definition.code,
     }
 
 

@@ -239,7 +239,9 @@ def park_unknown(now: datetime) -> int:
     if known is None:
         return 0
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
-    steps = _steps().filter(state=StepState.READY, created_at__lt=since, run__state__in=GOING_ON)
+    # A signal that did not come in time leads to where only the declaration knows.
+    timed_out = Q(state=StepState.WAITING, waits_on=WaitsOn.SIGNAL, wake_at__lt=since)
+    steps = _steps().filter(Q(state=StepState.READY) | timed_out, created_at__lt=since, run__state__in=GOING_ON)
     steps = steps.filter(run__changed_at__lt=since)
     for name, version in known:
         steps = steps.exclude(run__workflow=name, run__version=version)
@@ -253,7 +255,7 @@ def _park_unknown(step_id: UUID) -> bool:
     if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
         return False
     step = lock_step(step_id)
-    return step.state == StepState.READY and claims.park_if_unknown(run, step, clock.now())
+    return step.state in (StepState.READY, StepState.WAITING) and claims.park_if_unknown(run, step, clock.now())
 
 
 def look_at_unsettled(now: datetime) -> int:

@@ -18,6 +18,7 @@ PURE = (
     "core.state",
     "core.states",
     "core.merge",
+    "core.migrations",
     "core.refs",
     "core.ways",
     "core.directives",
@@ -79,7 +80,7 @@ WRITERS = (
 FUNNEL = ("arrivals", "questions", "progress")
 
 # One attempt of a step, and asking a provider what became of an effect.
-WORK = ("claims", "decisions", "context", "runner", "lookups")
+WORK = ("claims", "decisions", "context", "runner", "lookups", "gate")
 
 # One function, one verb, one transaction.
 VERBS = (
@@ -89,6 +90,7 @@ VERBS = (
     "services.reconcile",
     "services.signals",
     "services.children",
+    "services.migrations",
     "services.sweeps",
 )
 

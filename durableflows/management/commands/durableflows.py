@@ -40,6 +40,7 @@ class Command(BaseCommand):
         doctor = verb("doctor", "prove the promises from the rows; exit code 1 when one is broken")
         doctor.add_argument("run", nargs="?", default="", help="examine this run only")
         doctor.add_argument("--strict", action="store_true", help="exit code 1 for anything found")
+        verb("gate", "before a deploy: could every live run go on under this code? exit code 1 when one could not")
         graph = verb("graph", "print states and legal moves as Mermaid")
         graph.add_argument(
             "--write-docs", action="store_true", help="write the printed pages of docs/reference instead"
@@ -97,7 +98,11 @@ def _add_writers(verb: Any) -> None:
     resolve.add_argument("--verdict", required=True, choices=VERDICTS)
     resolve.add_argument("--row-version", required=True, type=_count, help="as `show` printed it: what you decided on")
     resolve.add_argument("--receipt", type=_receipt, help='what the provider says, as JSON: {"id": "re_17"}')
-    for parser in (cancel, retry, resolve):
+    migrate = verb("migrate", "let a run, or all of a workflow that can, go on under a newer version")
+    migrate.add_argument("run", nargs="?", default="", help="the run's id")
+    migrate.add_argument("--workflow", default="", help="all of its live runs that declared migrations lead further")
+    migrate.add_argument("--to", dest="target", type=_count, help="default: the highest that can be reached")
+    for parser in (cancel, retry, resolve, migrate):
         parser.add_argument("--reason", required=True, help="stays on the record")
         parser.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
 

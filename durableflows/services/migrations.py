@@ -1,0 +1,184 @@
+"""Moving a run to a newer version of its workflow, as that version declares it. One run, one transaction.
+
+The state is changed by user code before the lock, bound to the checkpoint that it read; steps are renamed in place, so
+that their effects, with keys and receipts, stay theirs. Source: P8; design, section 7; S2.16, S3.11; R36.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from durableflows import clock, gate, integrity, journal, ledger, progress
+from durableflows.core import migrations, registry
+from durableflows.core import state as states
+from durableflows.core.definition import WorkflowDefinition
+from durableflows.core.migrations import MigrationDefinition
+from durableflows.core.payload import JSON, check_text
+from durableflows.core.states import ParkedReason, StepState
+from durableflows.errors import InvalidState, NotAllowed, TooLate
+from durableflows.models import StepRun, WorkflowRun
+from durableflows.models.locks import lock_run, lock_steps
+from durableflows.selectors import OPERATE, may_operate, run_for
+from durableflows.services.runs import REASON_LIMIT, manifest_of
+from durableflows.transactions import database, transact
+
+Way = tuple[tuple[int, MigrationDefinition], ...]
+RENAMED_IN_INPUT = ("on_timeout",)
+
+
+def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) -> WorkflowRun:
+    """Let a run go on under a newer version; None: the highest that declared migrations lead to.
+
+    Raises           NotFoundError, NotAllowed; TooLate when it has ended, is ending, or a worker is at one of its
+                     steps; InvalidState when no migration leads there, an open step has no place in the new version,
+                     or the migrated state does not fit
+    Writes / Locks   WorkflowRun, StepRun, RunEvent; locks run, then its open steps
+    Crash            before the commit the run is as it was; after it the sweep sends what is READY
+    """
+    check_text(reason, REASON_LIMIT, "the reason")
+    run = run_for(run_id, by)
+    if not may_operate(run, by):
+        raise NotAllowed(f"{by} may not migrate runs: the permission {OPERATE} is needed")
+    if not integrity.is_sealed(run):
+        raise InvalidState(f"run {run.pk}: its stored state was changed from outside and is not migrated")
+    definition, way = _way(run, version)
+    data = _changed(run, definition, way)
+    name = "" if by is None else str(by.get_username())
+    return _migrate(run.pk, run.checkpoint_sequence, definition, way, data, name, reason)
+
+
+def _way(run: WorkflowRun, version: int | None) -> tuple[WorkflowDefinition, Way]:
+    target = gate.way_forward(run) if version is None else version
+    declared = {one.version: one.migrations for one in registry.definitions() if one.name == run.workflow}
+    way = migrations.path(declared, run.version, target) if target is not None else None
+    if target is None or not way:
+        wanted = f"to version {version}" if version is not None else "to a newer version"
+        raise InvalidState(
+            f"no declared migration leads {run.workflow} version {run.version} {wanted}: "
+            f"declare @migration(from_version={run.version}) in the newer class"
+        )
+    return registry.get(run.workflow, target), way
+
+
+def _changed(run: WorkflowRun, definition: WorkflowDefinition, way: Way) -> dict[str, JSON]:
+    """Let each version on the way change the state; the last one must fit. User code: no transaction is open."""
+    data: dict[str, JSON] = dict(run.data)
+    for version, step in way:
+        data = step.change(registry.get(run.workflow, version).workflow, dict(data))
+        if not isinstance(data, dict):
+            raise InvalidState(f"the migration of {run.workflow} to version {version} gave no mapping")
+    states.load(definition.state_type, data)
+    return data
+
+
+@transact
+def _migrate(
+    run_id: UUID,
+    read_at: int,
+    definition: WorkflowDefinition,
+    way: Way,
+    data: dict[str, JSON],
+    actor_name: str,
+    reason: str,
+) -> WorkflowRun:
+    run = lock_run(run_id)
+    now = clock.now()
+    steps = lock_steps(run)
+    _check(run, steps, read_at)
+    names = _names(run, steps, definition, way)
+    before = run.version
+    _rename_all(run, way)
+    for step in steps:
+        _rename_open(step, names[step.name], way)
+    run.version, run.manifest = definition.version, {**manifest_of(definition), "migrated_from": before}
+    run.schema_version = definition.state_type.schema_version
+    integrity.seal(run, data, run.checkpoint_sequence + 1)
+    facts: dict[str, JSON] = {"from": before, "to": definition.version, "reason": reason, "steps": dict(names)}
+    journal.record(run, "run.migrated", at=now, actor_name=actor_name, data=facts)
+    run.store("version", "manifest", "schema_version")
+    if run.parked_reason == ParkedReason.INCOMPATIBLE:
+        run.parked_reason, run.parked_detail = "", ""
+        for step in steps:
+            if step.state in (StepState.READY, StepState.RETRY_SCHEDULED):
+                progress.give_new_tries(step, now)
+    progress.conclude(run, now, progress.CHECKPOINT_FIELDS)
+    return run
+
+
+def _check(run: WorkflowRun, steps: list[StepRun], read_at: int) -> None:
+    if run.ended_at is not None or run.ending_reason:
+        raise TooLate(f"the run is {run.word}: it is not migrated any more")
+    if run.checkpoint_sequence != read_at:
+        raise TooLate("the run has gone on while its state was migrated: try again")
+    if not integrity.is_current(run):
+        raise InvalidState("the run was put back to an older checkpoint: it is not migrated")
+    busy = [step.name for step in steps if step.state == StepState.RUNNING]
+    if busy:
+        raise TooLate(f"a worker is at {', '.join(busy)}: try again when it has ended, or pause the run first")
+
+
+def _names(run: WorkflowRun, steps: list[StepRun], definition: WorkflowDefinition, way: Way) -> Mapping[str, str]:
+    """Old name -> new name of each open step. Raises InvalidState for one that has no place any more."""
+    names = {step.name: _name_after(step.name, way) for step in steps}
+    lost = sorted(old for old, new in names.items() if new not in definition.steps)
+    if lost:
+        raise InvalidState(
+            f"{run.workflow} version {definition.version} has no step for {', '.join(lost)}, which the run stands at: "
+            "name it in steps={...} of the migration, or let the run pass it first"
+        )
+    wrong = sorted(
+        old for old, new in names.items() for step in steps if step.name == old and _is_other(step, definition, new)
+    )
+    if wrong:
+        raise InvalidState(
+            f"{', '.join(wrong)} waits for a decision, and is no approval in version {definition.version}"
+        )
+    return names
+
+
+def _is_other(step: StepRun, definition: WorkflowDefinition, name: str) -> bool:
+    return step.state == StepState.WAITING_HUMAN and definition.steps[name].approval is None
+
+
+def _name_after(name: str, way: Way) -> str:
+    for _, step in way:
+        name = step.name_now(name)
+    return name
+
+
+def _rename_all(run: WorkflowRun, way: Way) -> None:
+    """Give the run's steps their new names, ended ones too: results and decisions are found by name.
+
+    By way of names that no step can have: two steps may change places.
+    """
+    rows = StepRun.objects.using(database()).filter(run=run)
+    names = {name: _name_after(name, way) for name in rows.order_by().values_list("name", flat=True).distinct()}
+    moved = {old: new for old, new in names.items() if old != new}
+    for old, new in moved.items():
+        rows.filter(name=old).update(name=f"~{new}")
+    for new in set(moved.values()):
+        rows.filter(name=f"~{new}").update(name=new)
+    ledger.rename_steps(run, moved)
+    for old in rows.exclude(each_step="").order_by().values_list("each_step", flat=True).distinct():
+        rows.filter(each_step=old).update(each_step=_name_after(old, way))
+
+
+def _rename_open(step: StepRun, name: str, way: Way) -> None:
+    """Follow the new names in memory, and in what an open step was given."""
+    step.name, step.each_step = name, _name_after(step.each_step, way)
+    step.input = _renamed(step.input, way)
+    integrity.seal_input(step)
+    step.store("input", "input_seal")
+
+
+def _renamed(given: dict[str, JSON], way: Way) -> dict[str, JSON]:
+    renamed = dict(given)
+    for key in RENAMED_IN_INPUT:
+        if isinstance(given.get(key), str):
+            renamed[key] = _name_after(str(given[key]), way)
+    groups, wanted = given.get("each"), given.get("child")
+    if isinstance(groups, dict):
+        renamed["each"] = {_name_after(name, way): group for name, group in groups.items()}
+    if isinstance(wanted, dict) and isinstance(wanted.get("on_failure"), str):
+        renamed["child"] = {**wanted, "on_failure": _name_after(str(wanted["on_failure"]), way)}
+    return renamed

@@ -1,0 +1,348 @@
+"""A run goes on under the version it began with, or by a declared migration, or it stops visibly (P8, R36)."""
+
+from contextlib import contextmanager
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from durableflows import (
+    InvalidDefinition,
+    InvalidState,
+    NeedsHuman,
+    NotAllowed,
+    Run,
+    TooLate,
+    Transient,
+    UnknownOutcome,
+    Workflow,
+    api,
+    doctor,
+    gate,
+    migration,
+    step,
+)
+from durableflows.core import registry
+from durableflows.core.states import RunState
+from durableflows.models import RunEvent, SideEffect, StepRun, Worker, WorkflowRun
+from durableflows.testing import World, open_request
+from tests.support.flows import Provider, act_then_raise, pay_effect, raise_without_acting
+from tests.support.look import fresh, state_of, steps_of
+from tests.support.releases import New, Old, first_release, second_release
+from tests.support.waits import waiting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@contextmanager
+def deployed(provider: Provider, *versions: int, with_migration: bool = True, effect=None):
+    """A process that has these releases, and no other."""
+    pay_it = effect or pay_effect(provider)
+    with registry.isolated():
+        if 1 in versions:
+            first_release(pay_it)
+        if 2 in versions:
+            second_release(pay_it, with_migration=with_migration)
+        yield
+
+
+def retrying(world: World, provider: Provider) -> WorkflowRun:
+    provider.faults = [raise_without_acting(Transient("503"))]
+    run = api.start("paying", {"amount": 5})
+    world.run_until_idle()
+    return run
+
+
+def asking(world: World, provider: Provider) -> WorkflowRun:
+    run = api.start("paying", {"amount": 5, "ask": True})
+    world.run_until_idle()
+    return run
+
+
+def in_doubt(world: World, provider: Provider) -> WorkflowRun:
+    provider.faults = [act_then_raise(UnknownOutcome("lost"))]
+    run = api.start("paying", {"amount": 5})
+    world.run_until_idle()
+    assert state_of(run) is RunState.NEEDS_RECONCILIATION
+    return run
+
+
+def parked(world: World, provider: Provider) -> WorkflowRun:
+    provider.faults = [raise_without_acting(NeedsHuman("expired"))]
+    run = api.start("paying", {"amount": 5})
+    world.run_until_idle()
+    return run
+
+
+STAGES = [retrying, asking, in_doubt, parked]
+
+
+def finish(world: World, run: WorkflowRun, boss) -> None:
+    if fresh(run).state == RunState.WAITING_HUMAN:
+        request = open_request(run.pk)
+        api.answer(request.pk, "approve", by=boss, facts_digest=request.facts_digest)
+    if fresh(run).parked_reason == "needs a person":
+        api.retry(run.pk, reason="looked at")
+    world.run_through()
+
+
+def pass_time_with_a_worker_of_the_new_code(world: World) -> None:
+    """A worker that does not know version 1 is there for hours, and beats."""
+    worker = Worker.objects.create(
+        boot_id=uuid4(), name="new", host="h", pid=1, knows=[["paying", 2]], started_at=world.clock.now(),
+        heartbeat_at=world.clock.now(),
+    )  # fmt: skip
+    for _ in range(4):
+        world.clock.advance(minutes=20)
+        Worker.objects.filter(pk=worker.pk).update(heartbeat_at=world.clock.now())
+        world.run_until_idle()
+
+
+@pytest.fixture
+def boss(django_user_model):
+    return django_user_model.objects.create_superuser("boss")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_with_the_old_version_still_there_a_run_goes_on_under_it(world: World, stage, boss):
+    """R36: the highest version is for new runs only."""
+    provider = Provider()
+    with deployed(provider, 1):
+        run = stage(world, provider)
+    with deployed(provider, 1, 2):
+        finish(world, run, boss)
+
+        assert state_of(run) is RunState.SUCCEEDED
+        assert fresh(run).version == 1
+        assert steps_of(run)[-1][0] == "note"
+        assert api.start("paying", {"cents": 500}).version == 2
+    assert len(provider.acts) == 1
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_run_goes_on_by_a_declared_migration_and_nothing_happens_twice(world: World, stage, boss):
+    """R36: no step that is done runs again, none is skipped; a step keeps its effects under its new name."""
+    provider = Provider()
+    with deployed(provider, 1):
+        run = stage(world, provider)
+    with deployed(provider, 2):
+        api.migrate(run.pk, reason="deploy")
+        finish(world, run, boss)
+
+        assert state_of(run) is RunState.SUCCEEDED
+        assert fresh(run).version == 2
+        assert fresh(run).data["cents"] == 500
+        assert [name for name, _, _ in steps_of(run)].count("pay_out") == 1
+        assert steps_of(run)[-1][0] == "close"
+        assert not [one for one in doctor.examine() if one.severity is doctor.Severity.BROKEN]
+    assert len(provider.acts) == 1
+    assert len(set(provider.sends)) == 1
+
+
+def test_without_a_migration_a_run_is_parked_and_tried_by_nobody(world: World):
+    """R36: an explicit state with the reason, and no hot retry."""
+    provider = Provider()
+    with deployed(provider, 1):
+        run = retrying(world, provider)
+    with deployed(provider, 2, with_migration=False):
+        pass_time_with_a_worker_of_the_new_code(world)
+
+        assert (state_of(run), fresh(run).parked_reason) == (RunState.PARKED, "incompatible release")
+        assert "paying v1" in fresh(run).parked_detail
+        attempts = fresh(run).attempts_count
+        world.clock.advance(days=1)
+        world.run_until_idle()
+        assert fresh(run).attempts_count == attempts
+        with pytest.raises(InvalidState, match=r"declare @migration\(from_version=1\)"):
+            api.migrate(run.pk, reason="deploy")
+
+
+def test_a_parked_run_goes_on_as_soon_as_it_is_migrated(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        run = retrying(world, provider)
+    with deployed(provider, 2):
+        pass_time_with_a_worker_of_the_new_code(world)
+        assert fresh(run).parked_reason == "incompatible release"
+
+        api.migrate(run.pk, reason="deploy")
+        world.run_until_idle()
+
+        assert state_of(run) is RunState.SUCCEEDED
+        assert RunEvent.objects.get(run=run, kind="run.migrated").data["steps"] == {"pay": "pay_out"}
+
+
+def test_a_run_at_which_a_worker_is_is_not_migrated(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        run = api.start("paying", {"amount": 5})
+        StepRun.objects.filter(run=run).update(
+            state="RUNNING", lease_token=run.pk, must_end_by=world.clock.now(), resend_at=None
+        )
+    with deployed(provider, 2), pytest.raises(TooLate, match="a worker is at begin"):
+        api.migrate(run.pk, reason="deploy")
+
+    assert fresh(run).version == 1
+
+
+def test_a_step_without_a_place_in_the_new_version_is_refused_and_nothing_is_done(world: World):
+    provider = Provider()
+
+    def same(self, data):
+        return data
+
+    with deployed(provider, 1):
+        run = retrying(world, provider)
+    with registry.isolated():
+
+        class Short(Workflow[Old]):
+            name, version, deadline = "paying", 2, timedelta(days=1)
+            from_1 = migration(from_version=1)(same)
+
+            @step(start=True, end=True)
+            def begin(self, run: Run[Old]) -> None: ...
+
+        with pytest.raises(InvalidState, match="has no step for pay"):
+            api.migrate(run.pk, reason="deploy")
+
+    assert (fresh(run).version, fresh(run).data["amount"]) == (1, 5)
+
+
+def test_a_state_that_does_not_fit_is_refused(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        run = retrying(world, provider)
+    with registry.isolated():
+
+        class Wrong(Workflow[New]):
+            name, version, deadline = "paying", 2, timedelta(days=1)
+
+            @migration(from_version=1)
+            def keep(self, data):
+                return data
+
+            @step(start=True, end=True)
+            def pay(self, run: Run[New]) -> None: ...
+
+        with pytest.raises(InvalidState, match="cents"):
+            api.migrate(run.pk, reason="deploy")
+
+    assert fresh(run).version == 1
+
+
+def test_only_operators_migrate(world: World, django_user_model):
+    provider = Provider()
+    clerk = django_user_model.objects.create_user("clerk")
+    with deployed(provider, 1):
+        run = api.start("paying", {"amount": 5}, by=clerk)
+    with deployed(provider, 2), pytest.raises(NotAllowed, match="may not migrate"):
+        api.migrate(run.pk, by=clerk, reason="deploy")
+
+
+@pytest.mark.parametrize(
+    ("from_version", "steps", "says"),
+    [
+        (2, {}, "from version 2 to version 2"),
+        (1, {"pay": "payy"}, "'payy', which is no step"),
+        (0, {}, "a whole number from 1"),
+    ],
+)
+def test_a_migration_that_leads_nowhere_is_refused_at_import(from_version: int, steps: dict[str, str], says: str):
+    with registry.isolated(), pytest.raises(InvalidDefinition, match=says):
+
+        class Wrong(Workflow[Old]):
+            name, version, deadline = "paying", 2, timedelta(days=1)
+
+            @migration(from_version=from_version, steps=steps)
+            def keep(self, data):
+                return data
+
+            @step(start=True, end=True)
+            def pay(self, run: Run[Old]) -> None: ...
+
+
+# --- the gate
+
+
+def test_the_gate_is_open_for_the_same_code(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        retrying(world, provider)
+
+        verdict = gate.examine()
+
+    assert (verdict.runs, verdict.is_open, verdict.obstacles) == (1, True, ())
+
+
+def test_the_gate_closes_when_a_version_is_gone(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        runs = [retrying(world, provider), api.start("paying", {"amount": 6})]
+    with deployed(provider, 2, with_migration=False):
+        verdict = gate.examine()
+
+    assert not verdict.is_open
+    [obstacle] = verdict.obstacles
+    assert (obstacle.runs, obstacle.version, obstacle.stops) == (2, 1, True)
+    assert obstacle.example in {run.pk for run in runs}
+    assert "declare @migration(from_version=1)" in obstacle.cure
+
+
+def test_the_gate_names_what_a_migration_will_do(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        retrying(world, provider)
+    with deployed(provider, 2):
+        verdict = gate.examine()
+
+    assert verdict.is_open
+    assert "can migrate it to version 2" in verdict.obstacles[0].text
+
+
+def test_the_gate_closes_when_the_same_version_has_other_steps(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        retrying(world, provider)
+    with registry.isolated():
+
+        class Paying(Workflow[Old]):
+            name, version, deadline = "paying", 1, timedelta(days=1)
+
+            @step(start=True, end=True)
+            def begin(self, run: Run[Old]) -> None: ...
+
+        verdict = gate.examine()
+
+    assert not verdict.is_open
+    assert "under the same version" in verdict.obstacles[0].text
+
+
+def test_the_gate_closes_for_an_unsettled_effect_of_another_version(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        run = in_doubt(world, provider)
+        SideEffect.objects.filter(run=run).update(effect_version=7)
+
+        verdict = gate.examine()
+
+    assert not verdict.is_open
+    assert "test.pay version 7 is unsettled" in verdict.obstacles[0].text
+
+
+def test_the_gate_does_not_look_at_runs_that_have_ended(world: World):
+    provider = Provider()
+    with deployed(provider, 1):
+        api.start("paying", {"amount": 5})
+        world.run_until_idle()
+    with registry.isolated():
+        assert gate.examine().runs == 0
+
+
+def test_a_timeout_that_leads_to_unknown_code_parks_the_run(world: World):
+    """P10: where the run goes on to is in a declaration that no worker has any more."""
+    with registry.isolated():
+        run_id = waiting(world, "signal in time")
+    world.clock.advance(days=2)
+    pass_time_with_a_worker_of_the_new_code(world)
+
+    assert WorkflowRun.objects.get(pk=run_id).parked_reason == "incompatible release"
