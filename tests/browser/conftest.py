@@ -81,6 +81,12 @@ def picture_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
+def wanted_pictures() -> Path | None:
+    """Where each page of the grid is kept as a picture; None when nobody asked for that."""
+    return pictures() if os.environ.get(PICTURES_VARIABLE) else None
+
+
+@pytest.fixture(scope="session")
 def logged_in() -> LoggedIn:
     return {}
 
