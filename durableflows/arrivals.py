@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import cast
 
-from django.db.models import Count
+from django.db.models import Count, F, Q
 
 from durableflows import dispatch, integrity, journal
 from durableflows.boundaries import Boundary
@@ -36,6 +36,11 @@ WAKE_FIELDS = (
     "send_error",
     "input",
     "input_seal",
+)
+AGAIN_FIELDS = (
+    *("state", "ended_at", "wake_at", "output", "input", "input_seal", "base_sequence", "each_step", "gather", "stood", "rewound"),
+    *("error_class", "error_code", "error_text", "retry_reason", "waits_on", "waits_for", "needs_person"),
+    *("attempts_forgiven", "lost_workers", "tries_since", "resend_at", "sent_at", "sends", "send_error"),
 )
 
 
@@ -64,11 +69,11 @@ def arrive(run: WorkflowRun, name: str, branch: Branch, now: datetime, boundary:
     if _is_join(run, name):
         return _join(run, name, now)
     step = _new(run, name, branch, now)
-    _ready(step, now)
-    integrity.seal_input(step)
-    step.save(using=database(), force_insert=True)
+    make_due(step, now)
+    _put(step)
     journal.record(run, "step.ready", at=now, step=step, data=_named(step))
-    dispatch.send_after_commit(step, boundary)
+    if not run.parked_reason:  # it was paused while the step before was under way: this one stays unsent
+        dispatch.send_after_commit(step, boundary)
     return step
 
 
@@ -90,6 +95,11 @@ def visits(run: WorkflowRun, name: str, item_key: str = "") -> int:
     return StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key).count()
 
 
+def goes_again(run: WorkflowRun, name: str, item_key: str = "") -> bool:
+    """Is the next arrival at a step no new visit, but one that a redrive went back before?"""
+    return _rewound(run, name, item_key) is not None
+
+
 def is_waiting_join(run: WorkflowRun, name: str) -> bool:
     """Does a join of this name wait already? Who comes to it then makes no new visit."""
     return _waiting_join(run, name) is not None
@@ -99,7 +109,7 @@ def after_end(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Let others begin that waited for this step to end: the next item, and joins that nobody comes to any more."""
     if step.gather_id is not None:
         _next_turns(run, step, now)
-    _begin_joins(run, now)
+    begin_joins(run, now)
 
 
 def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
@@ -107,7 +117,7 @@ def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
     step.make_ready()
     step.waits_on, step.waits_for, step.wake_at = "", "", None
     integrity.seal_input(step)
-    _ready(step, now)
+    make_due(step, now)
     step.store(*WAKE_FIELDS)
     facts = {**_named(step), "state": str(step.state), "reason": reason}
     journal.record(run, "step.ready", at=now, step=step, data=facts)
@@ -144,22 +154,66 @@ def _is_join(run: WorkflowRun, name: str) -> bool:
     return registry.get(run.workflow, run.version).step(name).join
 
 
-def _new(run: WorkflowRun, name: str, branch: Branch, now: datetime, **values: object) -> StepRun:
+def stand_again(step: StepRun, state: StepState) -> None:
+    """Take an ended visit up again, in memory: no tries, no error and no output of before. AGAIN_FIELDS store it."""
+    step.move("wait_again" if state == StepState.WAITING else "reopen")
+    step.ended_at = step.wake_at = step.output = step.tries_since = step.stood = None
+    step.error_class = step.error_code = step.error_text = step.retry_reason = ""
+    step.waits_on = step.waits_for = ""
+    step.attempts_forgiven, step.lost_workers = step.attempts, 0
+    step.needs_person = step.rewound = False
+
+
+def _rewound(run: WorkflowRun, name: str, item_key: str) -> StepRun | None:
+    rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key, rewound=True)
+    found = rows.order_by("visit").first()
+    return lock_step(found.pk) if found else None
+
+
+def _new(
+    run: WorkflowRun,
+    name: str,
+    branch: Branch,
+    now: datetime,
+    *,
+    state: StepState = StepState.READY,
+    waits_on: str = "",
+    waits_for: str = "",
+    wake_at: datetime | None = None,
+) -> StepRun:
+    """The next visit of a step. One that a redrive went back before comes first: its keys keep it from acting twice."""
+    step = _rewound(run, name, branch.item_key)
+    if step is None:
+        step = _first(run, name, branch, now, state)
+    else:
+        stand_again(step, state)
+    step.each_step, step.gather, step.input = branch.each_step, branch.gather, dict(branch.input)
+    step.base_sequence = run.checkpoint_sequence
+    step.waits_on, step.waits_for, step.wake_at = waits_on, waits_for, wake_at
+    return step
+
+
+def _first(run: WorkflowRun, name: str, branch: Branch, now: datetime, state: StepState) -> StepRun:
     return StepRun(
         run=run,
         name=name,
         visit=visits(run, name, branch.item_key) + 1,
         item_key=branch.item_key,
-        each_step=branch.each_step,
-        gather=branch.gather,
-        input=dict(branch.input),
-        base_sequence=run.checkpoint_sequence,
         created_at=now,
-        **values,
+        state=state,
     )
 
 
-def _ready(step: StepRun, now: datetime) -> None:
+def _put(step: StepRun) -> None:
+    integrity.seal_input(step)
+    if step._state.adding:
+        step.save(using=database(), force_insert=True)
+    else:
+        step.store(*AGAIN_FIELDS)
+
+
+def make_due(step: StepRun, now: datetime) -> None:
+    """Let a READY step be sent from now on, in memory."""
     step.sent_at, step.sends, step.send_error = None, 0, ""
     step.resend_at = now + timedelta(seconds=settings().PUBLISH_SECONDS)
 
@@ -178,8 +232,7 @@ def _wait(
     step = _new(run, name, branch, now, state=StepState.WAITING, waits_on=str(kind), waits_for=what, wake_at=wake_at)
     step.input = {**step.input, **(more or {})}
     check_size(step.input, settings().MAX_STATE_BYTES, f"what {name} of {run.workflow} run {run.pk} is given")
-    integrity.seal_input(step)
-    step.save(using=database(), force_insert=True)
+    _put(step)
     facts: dict[str, JSON] = {**_named(step), "reason": what, "on": str(kind)}
     if wake_at is not None:
         facts["wake_at"] = wake_at.isoformat()
@@ -192,8 +245,9 @@ def _wait_for(run: WorkflowRun, way: WaitFor, branch: Branch, now: datetime) -> 
     more: dict[str, JSON] = {"wants": way.signal, "on_timeout": way.on_timeout}
     what = f"the signal {way.signal}"
     step = _wait(run, way.then, branch, now, WaitsOn.SIGNAL, what, wake_at=until, more=more)
-    kept = Signal.objects.using(database()).filter(run=run, name=way.signal, used_by__isnull=True)
-    early = kept.order_by("arrived_at", "id").first()
+    mine = Q(used_by__isnull=True) | Q(used_by=step)  # a visit that is done again gets its signal again
+    kept = Signal.objects.using(database()).filter(mine, run=run, name=way.signal)
+    early = kept.order_by(F("used_by").asc(nulls_last=True), "arrived_at", "id").first()
     if early is not None:
         give_signal(run, step, early, now)
 
@@ -220,11 +274,13 @@ def _open_each(run: WorkflowRun, way: Each, now: datetime) -> None:
     join.store("input", "input_seal")
     check_size(dict(way.items), settings().MAX_STATE_BYTES * 4, f"the items of {way.step} in run {run.pk}")
     steps = _item_steps(run, way, join, now)
-    StepRun.objects.using(database()).bulk_create(steps)
+    StepRun.objects.using(database()).bulk_create([step for step in steps if step._state.adding])
+    for again in [step for step in steps if not step._state.adding]:
+        again.store(*AGAIN_FIELDS)
     facts: dict[str, JSON] = {"step": way.step, "items": len(steps), "limit": way.limit, "then": way.then}
     journal.record(run, "each.opened", at=now, step=join, data=facts)
     for step in steps:
-        if step.state == StepState.READY:
+        if step.state == StepState.READY and not run.parked_reason:
             dispatch.send_after_commit(step)
 
 
@@ -232,25 +288,23 @@ def _item_steps(run: WorkflowRun, way: Each, join: StepRun, now: datetime) -> li
     keys = [key for key, _ in way.items]
     rows = StepRun.objects.using(database()).filter(run=run, name=way.step, item_key__in=keys)
     before = dict(rows.order_by().values_list("item_key").annotate(Count("id")))
+    again = {step.item_key: step for step in rows.filter(rewound=True).order_by("-visit")}
     steps = []
     for position, (key, item) in enumerate(way.items):
         has_turn = way.limit is None or position < way.limit
-        step = StepRun(
-            run=run,
-            name=way.step,
-            visit=before.get(key, 0) + 1,
-            item_key=key,
-            each_step=way.step,
-            gather=join,
-            input={"item": item},
-            base_sequence=run.checkpoint_sequence,
-            created_at=now,
-            state=StepState.READY if has_turn else StepState.WAITING,
-            waits_on="" if has_turn else str(WaitsOn.TURN),
-            waits_for="" if has_turn else "its turn",
-        )
+        state = StepState.READY if has_turn else StepState.WAITING
+        if key in again:
+            step = again[key]
+            stand_again(step, state)
+        else:
+            visit = before.get(key, 0) + 1
+            step = StepRun(run=run, name=way.step, visit=visit, item_key=key, created_at=now, state=state)
+        step.each_step, step.gather, step.input = way.step, join, {"item": item}
+        step.base_sequence = run.checkpoint_sequence
         if has_turn:
-            _ready(step, now)
+            make_due(step, now)
+        else:
+            step.waits_on, step.waits_for = str(WaitsOn.TURN), "its turn"
         integrity.seal_input(step)
         steps.append(step)
     return steps
@@ -269,7 +323,8 @@ def _waiting_join(run: WorkflowRun, name: str) -> StepRun | None:
     return rows.filter(waits_on=WaitsOn.BRANCHES).first()
 
 
-def _begin_joins(run: WorkflowRun, now: datetime) -> None:
+def begin_joins(run: WorkflowRun, now: datetime) -> None:
+    """Let joins begin that nobody comes to any more."""
     rows = StepRun.objects.using(database()).filter(run=run, state__in=OPEN).order_by("id")
     values = rows.values_list("pk", "name", "waits_on", "gather_id")
     steps = [OpenStep(pk, name, kind == WaitsOn.BRANCHES, gather) for pk, name, kind, gather in values]
@@ -306,7 +361,7 @@ def is_tolerated(step: StepRun) -> bool:
     if tolerates is None:
         return True
     failed = StepRun.objects.using(database()).filter(
-        gather_id=step.gather_id, each_step=step.each_step, state=StepState.FAILED_PERMANENT, output=TOLERATED
+        gather_id=step.gather_id, each_step=step.each_step, state=StepState.FAILED_PERMANENT, output=TOLERATED, rewound=False
     )
     return failed.count() < cast(int, tolerates)
 

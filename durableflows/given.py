@@ -30,6 +30,7 @@ def child_of(given: Mapping[str, JSON]) -> Child:
 def results_of(run_id: UUID, join_id: UUID, step_name: str) -> tuple[Result, ...]:
     """What the branches that a join gathers came to at a step; else what its last visit came to."""
     rows = StepRun.objects.using(database()).filter(run_id=run_id, name=step_name, ended_at__isnull=False)
+    rows = rows.filter(rewound=False)  # what a redrive went back before, and was not come to again, counts no more
     gathered = list(rows.filter(gather_id=join_id).order_by("id"))
     if not gathered:
         last = rows.filter(gather__isnull=True).order_by("-visit").first()

@@ -18,7 +18,7 @@ from durableflows.core.fold import Fold, fold
 from durableflows.core.keys import idempotency_key
 from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind
 from durableflows.core.payload import JSON, redact, sha256
-from durableflows.core.reconcile import may_resend
+from durableflows.core.reconcile import REPEAT, may_resend
 from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
 from durableflows.errors import KeyConflict, LeaseLost, LimitReached, RunHalted
 from durableflows.leases import Lease
@@ -88,14 +88,14 @@ def reserve(
     _check_halt(run)
     digest = request_digest(effect.name, effect.version, arguments)
     row = _latest(step, operation)
-    if row is not None:
+    if row is not None and row.verdict != REPEAT:
         _check_same(row, digest)
         found = _done_before(row) or _without_sending(row, effect, now)
         if found is not None:
             return found
     if row is None or row.state != EffectState.UNKNOWN:  # nothing of it is under way: this would be a first send
         _check_limits(run, now)
-    if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED):
+    if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED) or row.verdict == REPEAT:
         row = _plan(run, step, effect, operation, arguments, digest, replaces=row, now=now)
     return _dispatch(run, step, row, effect, lease, send_by=send_by, now=now)
 
@@ -143,6 +143,7 @@ def _check_same(row: SideEffect, digest: str) -> None:
 def _done_before(row: SideEffect) -> Reservation | None:
     """An earlier issue was taken for not done, and its receipt came after all: what is not yet sent stays unsent."""
     earlier = SideEffect.objects.using(database()).filter(step=row.step_id, operation=row.operation)
+    earlier = earlier.exclude(verdict=REPEAT)  # that it happened before is why somebody wanted it again
     done = earlier.filter(issue__lt=row.issue, state=EffectState.CONFIRMED).first()
     if done is None or row.state == EffectState.CONFIRMED:
         return None

@@ -68,6 +68,7 @@ STEP_FIELDS = (
     "waits_on",
     "waits_for",
     "needs_person",
+    "stood",
     "started_at",
     "ended_at",
 )
@@ -114,22 +115,22 @@ def arrive(
 ) -> None:
     """Make the next visit of a step READY, and send it after the commit; at a join, wait for the other branches.
 
-    When the iteration budget is used up the run begins to end instead.
+    When the iteration budget is used up the run begins to end: nothing of the visit is done, and who gives more
+    iterations lets the run go on there.
     """
-    if arrivals.is_waiting_join(run, name) or _may_visit(run, name, branch.item_key, now):
-        arrivals.arrive(run, name, branch, now, boundary)
+    if not arrivals.is_waiting_join(run, name):
+        _charge_visit(run, name, branch.item_key, now)
+    arrivals.arrive(run, name, branch, now, boundary)
 
 
-def _may_visit(run: WorkflowRun, name: str, item_key: str, now: datetime) -> bool:
-    """Charge the iteration budget for a step that the run comes to once more."""
-    if not arrivals.visits(run, name, item_key):
-        return True
+def _charge_visit(run: WorkflowRun, name: str, item_key: str, now: datetime) -> None:
+    """Charge the iteration budget for a step that the run comes to once more; a redrive's visits are charged already."""
+    if not arrivals.visits(run, name, item_key) or arrivals.goes_again(run, name, item_key):
+        return
     if is_used_up(run.budget, "iterations", run.iterations_count):
         text = f"the budget of {run.budget['iterations']} iterations is used up"
         begin_ending(run, EndingReason.BUDGET, text, now)
-        return False
     run.iterations_count += 1
-    return True
 
 
 def _go_on(run: WorkflowRun, step: StepRun, decision: Decision, now: datetime) -> None:
@@ -138,8 +139,8 @@ def _go_on(run: WorkflowRun, step: StepRun, decision: Decision, now: datetime) -
     for name in decision.next_steps:
         arrive(run, name, now, branch=following)
     for way in decision.ways:
-        if _may_visit(run, *_first_of(way, branch), now):
-            arrivals.take_way(run, way, branch, now)
+        _charge_visit(run, *_first_of(way, branch), now)
+        arrivals.take_way(run, way, branch, now)
 
 
 def _first_of(way: Way, branch: Branch) -> tuple[str, str]:
@@ -216,14 +217,15 @@ def _settle_down(run: WorkflowRun, now: datetime) -> None:
     if any(ledger.open_effects(step) for step in steps):
         return
     for step in steps:
-        _cancel_step(run, step, now)
+        close_step(run, step, now)
     finish(run, END_OF[run.ending_reason], now)
 
 
-def _cancel_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
-    """Take the lease and close the step: whoever works on it can write nothing more."""
+def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    """Take the lease and close the step: whoever works on it can write nothing more. It keeps where it stood."""
     _end_attempts(step, "cancelled", now)
     model_calls.lose(step, now)
+    step.stood = _standing(step)
     if step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own
     step.cancel()
@@ -231,6 +233,11 @@ def _cancel_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     step.ended_at, step.wake_at, step.resend_at, step.waits_on, step.waits_for = now, None, None, "", ""
     step.store(*STEP_FIELDS)
     journal.record(run, "step.cancelled", at=now, step=step, data={"step": step.name})
+
+
+def _standing(step: StepRun) -> dict[str, JSON]:
+    wake_at = None if step.wake_at is None else step.wake_at.isoformat()
+    return {"state": str(step.state), "waits_on": step.waits_on, "waits_for": step.waits_for, "wake_at": wake_at}
 
 
 def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
@@ -263,6 +270,8 @@ def _has_other_open_steps(run: WorkflowRun, step: StepRun) -> bool:
 
 def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     assert decision.verb is not None
+    if decision.verb == "cancel" and decision.end is not None:
+        step.stood = _standing(step)  # a limit stopped it: who gives more lets it go on
     step.move(decision.verb)
     _drop_lease(step)
     step.attempts_forgiven += 1 if decision.forgives else 0

@@ -11,6 +11,8 @@ from enum import StrEnum
 from durableflows.core.states import EffectState
 
 MAX_LOOKUPS = 10
+REPEAT = "repeat"
+"""A person's explicit choice to do a confirmed effect once more, under a new key, as the effect's verdict."""
 
 
 class Next(StrEnum):

@@ -120,6 +120,9 @@ RUN_LIVE = frozenset(RunState) - RUN_ENDED
 # A sweep leaves parked runs alone: a person or a deploy makes them go on.
 RUN_MOVING = RUN_LIVE - {RunState.PARKED}
 
+# What an operator may let go on: the other ends are final.
+RUN_REOPENABLE = frozenset({RunState.FAILED, RunState.EXHAUSTED_BUDGET, RunState.DEADLINE_EXCEEDED})
+
 STEP_ENDED = frozenset(
     {
         StepState.SUCCEEDED,
@@ -155,6 +158,7 @@ RUN_MOVES: Moves[RunState] = {
     "exhaust_budget": (RUN_LIVE, RunState.EXHAUSTED_BUDGET),
     "exceed_deadline": (RUN_LIVE, RunState.DEADLINE_EXCEEDED),
     "abandon": (RUN_LIVE, RunState.ABANDONED),
+    "reopen": (RUN_REOPENABLE, RunState.RUNNING),
 }
 
 STEP_MOVES: Moves[StepState] = {
@@ -188,6 +192,14 @@ STEP_MOVES: Moves[StepState] = {
     "finish_compensation": (frozenset({StepState.COMPENSATING}), StepState.COMPENSATED),
     "fail_compensation": (frozenset({StepState.COMPENSATING}), StepState.FAILED),
     "cancel": (STEP_OPEN, StepState.CANCELLED),
+    "reopen": (
+        frozenset({StepState.SUCCEEDED, StepState.FAILED_PERMANENT, StepState.CANCELLED}),
+        StepState.READY,
+    ),
+    "wait_again": (
+        frozenset({StepState.SUCCEEDED, StepState.FAILED_PERMANENT, StepState.CANCELLED}),
+        StepState.WAITING,
+    ),
 }
 
 EFFECT_MOVES: Moves[EffectState] = {

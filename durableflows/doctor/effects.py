@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db.models import Count, JSONField, Q, Value
 
 from durableflows import ledger
+from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
@@ -62,7 +63,7 @@ def _without_lease(scope: Scope) -> Found:
 
 
 def _twice(scope: Scope) -> Found:
-    rows = scope.effects().filter(state__in=MAY_BE_DONE).order_by()
+    rows = scope.effects().filter(state__in=MAY_BE_DONE).exclude(verdict=REPEAT).order_by()
     counted = rows.values(*OPERATION).annotate(issues=Count("pk")).filter(issues__gt=1)
     for row in counted.order_by(*OPERATION).iterator(chunk_size=CHUNK):
         text = f"{row['operation']} of {row['step_name']} has {row['issues']} issues that may have been done"

@@ -56,6 +56,11 @@ class WorkflowRun(EngineRow):
     parked_reason = models.CharField(max_length=30, blank=True, default="")
     parked_detail = models.TextField(blank=True, default="")
     ending_reason = models.CharField(max_length=30, blank=True, default="")
+    # Who settles what an abandoned run left open.
+    heir = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    heir_name = models.CharField(max_length=150, blank=True, default="")
     alert = models.TextField(blank=True, default="")
     alert_at = models.DateTimeField(null=True, blank=True)
 
@@ -107,7 +112,7 @@ class WorkflowRun(EngineRow):
 
     @property
     def is_ended(self) -> bool:
-        """Has the run reached an end that nothing changes?"""
+        """Has the run reached an end? From some an operator lets it go on (`extend`, `redrive`)."""
         return self.state in RUN_ENDED
 
     @property
@@ -178,3 +183,7 @@ class WorkflowRun(EngineRow):
     @moves(RUN_MOVES)
     def abandon(self) -> None:
         """A person took over what was open."""
+
+    @moves(RUN_MOVES)
+    def reopen(self) -> None:
+        """An operator lets it go on where it stood, or from an earlier step."""

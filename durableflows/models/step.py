@@ -51,6 +51,10 @@ class StepRun(EngineRow):
     waits_on = models.CharField(max_length=10, blank=True, default="")
     waits_for = models.CharField(max_length=300, blank=True, default="")
     needs_person = models.BooleanField(default=False)
+    # Where it stood when the run's end closed it, for whoever lets the run go on; null when it ended by itself.
+    stood = models.JSONField(null=True, blank=True)
+    # A redrive went back before it: when the run comes to it again, this visit is done again, under its keys.
+    rewound = models.BooleanField(default=False)
 
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
@@ -139,6 +143,14 @@ class StepRun(EngineRow):
     @moves(STEP_MOVES)
     def cancel(self) -> None:
         """The run ended before the step did."""
+
+    @moves(STEP_MOVES)
+    def reopen(self) -> None:
+        """The run goes on: an attempt at the same visit may begin."""
+
+    @moves(STEP_MOVES)
+    def wait_again(self) -> None:
+        """The run goes on: the same visit waits for what it waited for."""
 
 
 class StepAttempt(models.Model):
