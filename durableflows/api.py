@@ -4,6 +4,11 @@
     api.get(run_id, by=user)
     api.cancel(run_id, by=user, reason="customer changed his mind")
     api.retry(run_id, by=user, reason="fixed the template")
+    api.pause(run_id, by=user, reason="the provider asked for quiet"), api.resume(run_id, by=user, reason="it is over")
+    api.extend(run_id, by=user, reason="he needs longer", deadline=timedelta(days=3), budget={"tool_calls": 5})
+    api.redrive(run_id, by=user, reason="the address was wrong", step="deliver", repeat=("post.send",))
+    api.abandon(run_id, by=user, reason="the provider is gone", heir=colleague)
+    api.preview("redrive", run_id, by=user, step="deliver")
     api.signal(run_id, "paid", {"amount": 5}, dedup_key=event_id)
     api.answer(request_id, "approve", by=user, facts_digest=shown)
     api.resolve_effect(effect_id, "happened", by=user, reason="seen in the dashboard", row_version=7, receipt={...})
@@ -12,7 +17,8 @@
 `by=None` means trusted code of the project itself. Every verb is one short transaction; none waits for a worker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -26,18 +32,29 @@ from durableflows.explain import Explanation, Line, explain_run
 from durableflows.explain_words import Fact
 from durableflows.models import ApprovalRequest, SideEffect, Signal, WorkflowRun
 from durableflows.selectors import run_for
-from durableflows.services import approvals, migrations, reconcile, runs, signals
+from durableflows.services import abandon as abandoning
+from durableflows.services import approvals, limits, migrations, operations, reconcile, runs, signals
+from durableflows.services import preview as previews
+from durableflows.services import redrive as redriving
+from durableflows.services.preview import Asked, Preview
 
 __all__ = [
     "Explanation",
     "Fact",
     "Line",
+    "Preview",
+    "abandon",
     "answer",
     "cancel",
     "explain",
+    "extend",
     "get",
     "migrate",
+    "pause",
+    "preview",
+    "redrive",
     "resolve_effect",
+    "resume",
     "retry",
     "signal",
     "start",
@@ -88,6 +105,97 @@ def retry(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
     Raises   NotFoundError, NotAllowed, TooLate when nothing of it waits for a retry
     """
     return runs.retry(run_id, by=by, reason=reason)
+
+
+def pause(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
+    """Let a run stand still until `resume`. What is under way ends and is recorded; nothing more begins or is sent.
+
+    Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate when it has ended, is ending, or is
+             parked for another reason. A second pause changes nothing
+    """
+    return operations.pause(run_id, by=by, reason=reason)
+
+
+def resume(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
+    """Let a paused run go on where it stands.
+
+    Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate when it has ended, is ending, or is
+             parked for another reason: that is for `retry`. A run that goes on already is left alone
+    """
+    return operations.resume(run_id, by=by, reason=reason)
+
+
+def extend(
+    run_id: UUID | str,
+    *,
+    by: Any = None,
+    reason: str,
+    deadline: timedelta | datetime | None = None,
+    budget: Mapping[str, object] | None = None,
+) -> WorkflowRun:
+    """Give a run more time or budget. One that its deadline or a budget has ended goes on where it stood.
+
+    Shapes and units   deadline: a span, from the old deadline or from now if that has passed; or a moment;
+                       budget: name -> how much more, {"tool_calls": 5, "cost_usd": "1.50", "idle": timedelta(hours=1)}
+    Raises             NotFoundError, NotAllowed; InvalidState for what is no extension, or does not let the run go on;
+                       TooLate when its limits matter no more
+    """
+    return limits.extend(run_id, by=by, reason=reason, deadline=deadline, budget=_mapping("budget", budget))
+
+
+def redrive(
+    run_id: UUID | str, *, by: Any = None, reason: str, step: str, item: str = "", repeat: Collection[str] = ()
+) -> WorkflowRun:
+    """Let a failed or parked run go on from a step that it has been at. What is confirmed gives its receipt again.
+
+    Shapes and units   item: key of the item, for a step of `each`; repeat: names of confirmed effects to do once more
+    Raises             NotFoundError, NotAllowed, InvalidState for a step it has not been at, or an effect that did not
+                       happen there; TooLate for a run that goes on, has another end, or has something unsettled
+    """
+    return redriving.redrive(run_id, by=by, reason=reason, step=step, item=item, repeat=_names("repeat", repeat))
+
+
+def abandon(run_id: UUID | str, *, by: Any = None, reason: str, heir: Any) -> WorkflowRun:
+    """End a run at once, whatever of it is open. `heir`, a person who may operate it, settles what is left.
+
+    Raises   NotFoundError, NotAllowed, InvalidState without such an heir; TooLate when it has ended
+    """
+    return abandoning.abandon(run_id, by=by, reason=reason, heir=heir)
+
+
+def preview(
+    verb: str,
+    run_id: UUID | str,
+    *,
+    by: Any = None,
+    deadline: timedelta | datetime | None = None,
+    budget: Mapping[str, object] | None = None,
+    step: str = "",
+    item: str = "",
+    repeat: Collection[str] = (),
+    heir: Any = None,
+) -> Preview:
+    """Say what a verb would close, begin and repeat, what is certain and unknown, and how much money that is.
+
+    verb     cancel, pause, resume, retry, extend, redrive or abandon, with the arguments that it would be given
+    Raises   NotFoundError; InvalidState for another verb. What would be refused is said in `refused`
+    """
+    given = _mapping("budget", budget)
+    asked = Asked(by, deadline, given, step, item, _names("repeat", repeat), heir)
+    return previews.preview(verb, run_id, asked)
+
+
+def _mapping(what: str, value: Mapping[str, object] | None) -> Mapping[str, object]:
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidState(f"{what} must be a mapping of names to values, not {type(value).__name__}")
+    return value or {}
+
+
+def _names(what: str, value: Collection[str]) -> Collection[str]:
+    # A text is a collection of letters.
+    if isinstance(value, str) or not isinstance(value, Collection):
+        raise InvalidState(f"{what} must be a collection of names, such as ('payments.refund',)")
+    return value
 
 
 def signal(run_id: UUID | str, name: str, payload: object = None, *, dedup_key: str = "", by: Any = None) -> Signal:

@@ -187,7 +187,8 @@ def _new(
         step = _first(run, name, branch, now, state)
     else:
         stand_again(step, state)
-    step.each_step, step.gather, step.input = branch.each_step, branch.gather, dict(branch.input)
+    groups = {"each": step.input["each"]} if "each" in step.input else {}  # of the items that a join gathers
+    step.each_step, step.gather, step.input = branch.each_step, branch.gather, {**groups, **branch.input}
     step.base_sequence = run.checkpoint_sequence
     step.waits_on, step.waits_for, step.wake_at = waits_on, waits_for, wake_at
     return step
@@ -361,7 +362,11 @@ def is_tolerated(step: StepRun) -> bool:
     if tolerates is None:
         return True
     failed = StepRun.objects.using(database()).filter(
-        gather_id=step.gather_id, each_step=step.each_step, state=StepState.FAILED_PERMANENT, output=TOLERATED, rewound=False
+        gather_id=step.gather_id,
+        each_step=step.each_step,
+        state=StepState.FAILED_PERMANENT,
+        output=TOLERATED,
+        rewound=False,
     )
     return failed.count() < cast(int, tolerates)
 

@@ -11,7 +11,17 @@ from enum import StrEnum
 
 from durableflows import clock
 from durableflows.core.payload import JSON
-from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, RunState, StepState, WaitsOn
+from durableflows.core.states import (
+    EFFECT_OPEN,
+    STEP_OPEN,
+    ApprovalState,
+    EffectState,
+    EndingReason,
+    ParkedReason,
+    RunState,
+    StepState,
+    WaitsOn,
+)
 from durableflows.explain_words import Fact, moment, plain, reference_of, say, state_words, when
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
@@ -113,12 +123,15 @@ def _end(run: WorkflowRun, rows: Rows) -> str:
     why = f": {plain(run.error_text)}" if run.error_text else ""
     inherited = [row for row in rows.effects if row.state in EFFECT_OPEN]
     left = f"; still open: {_names(inherited)}" if inherited else ""
+    left += f", inherited by {plain(run.heir_name)}" if inherited and run.heir_name else ""
     return f"{run.word.capitalize()}{by} {when(run.ended_at, rows.now)}{why}{left}"
 
 
 def _standing(run: WorkflowRun, rows: Rows) -> str:
     if run.ending_reason:
         return _ending(run, rows)
+    if run.parked_reason == ParkedReason.PAUSED:
+        return f"Paused {plain(run.parked_detail)}"
     if run.parked_reason:
         return f"Needs attention, {plain(run.parked_reason)}: {plain(run.parked_detail)}"
     for state, tell in _TELLERS.items():
@@ -274,9 +287,8 @@ def _known(row: SideEffect) -> str:
 
 def _next(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
     if run.ended_at is not None:
-        audits = [(row.audit_at, f"{plain(row)} is looked up once more") for row in rows.effects if row.audit_at]
-        return _first(audits) if audits else ("", None)
-    moving = [step for step in rows.steps if not run.parked_reason or step.state in _GOES_ON_PARKED]
+        return _next_after_end(run, rows)
+    moving = [step for step in rows.steps if not run.parked_reason or _goes_on_parked(step)]
     # What waits for a signal, a child or other branches has no time of its own: the deadline is the limit.
     things = [_next_of(step, rows) for step in moving if not step.waits_on or step.wake_at is not None]
     if not run.ending_reason:
@@ -287,9 +299,24 @@ def _next(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
     untimed = [text for at, text in things if at is None]
     if untimed:
         return untimed[0], None
-    if run.parked_reason and not any(step.state in _GOES_ON_PARKED for step in rows.steps):
+    if run.parked_reason and not moving:
         return "a person lets it go on; else the deadline ends the run", run.deadline_at
     return _first(timed) if timed else ("the run ends", rows.now)
+
+
+def _next_after_end(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
+    """Lookups go on after the end: of what was found absent, and of what an abandoned run left open."""
+    things = [(row.audit_at, f"{plain(row)} is looked up once more") for row in rows.effects if row.audit_at]
+    left = [row for row in rows.effects if row.state in EFFECT_OPEN]
+    things += [(row.next_lookup_at, f"the provider is asked about {plain(row)}") for row in left if row.next_lookup_at]
+    if not things and left:
+        return f"{plain(run.heir_name) or 'a person'} finds out what happened with {_names(left)}", None
+    return _first(things) if things else ("", None)
+
+
+def _goes_on_parked(step: StepRun) -> bool:
+    """Does something of the step go on in a parked run? Its timers, signals' times and children's ends wait."""
+    return step.state in _GOES_ON_PARKED and not step.waits_on
 
 
 _GOES_ON_PARKED = (StepState.RUNNING, StepState.NEEDS_RECONCILIATION, StepState.WAITING, StepState.WAITING_HUMAN)
@@ -327,15 +354,25 @@ def _next_of(step: StepRun, rows: Rows) -> tuple[datetime | None, str]:
     return step.wake_at, f"{plain(step)}: the provider is asked" if lookups else f"{plain(step)} is looked at again"
 
 
+_LIMITS = (EndingReason.BUDGET, EndingReason.DEADLINE)
+
+
 def _safe(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
     """Verbs that are accepted now and can do no harm to what is under way."""
     goes_on = run.ended_at is None and not run.ending_reason
-    retries = bool(run.parked_reason) or any(step.state == StepState.RETRY_SCHEDULED for step in rows.steps)
+    is_paused = run.parked_reason == ParkedReason.PAUSED
+    retries = (bool(run.parked_reason) and not is_paused) or any(
+        step.state == StepState.RETRY_SCHEDULED for step in rows.steps
+    )
     answers = any(rows.now < request.expires_at for request in rows.requests) and rows.now < run.deadline_at
     verbs = {
         "answer": goes_on and answers,
         "cancel": run.ended_at is None and run.cancel_asked_at is None,
-        "retry": goes_on and retries,
+        "pause": goes_on and not run.parked_reason,
+        "resume": goes_on and is_paused,
+        "retry": goes_on and retries and not is_paused,
+        "extend": run.ending_reason in _LIMITS and run.cancel_asked_at is None,
+        "redrive": run.state == RunState.FAILED and run.cancel_asked_at is None and rows.now < run.deadline_at,
         "resolve": any(_is_resolvable(row, rows) for row in rows.effects),
     }
     return tuple(verb for verb, is_safe in verbs.items() if is_safe)

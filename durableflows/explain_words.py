@@ -5,6 +5,7 @@ sentence escapes it as any other text.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -56,6 +57,10 @@ STATE_WORDS: Mapping[str, Mapping[str, str]] = {
 SAFE_WORDS: Mapping[str, str] = {
     "answer": "answer the request",
     "cancel": "cancel the run: nothing more is sent, and what is under way is looked into first",
+    "pause": "pause it: what is under way ends, and nothing more begins until somebody resumes it",
+    "resume": "resume it: it goes on where it stands",
+    "extend": "give it more time or budget: it goes on where it stood, and what happened is not done again",
+    "redrive": "let it go on from an earlier step: what happened is not done again, unless you choose so",
     "retry": "let it go on now: what already happened is not done again",
     "resolve": "say what happened, once somebody has looked at the provider",
 }
@@ -245,6 +250,7 @@ def _resolved(fact: Fact) -> Said:
     verdicts: dict[str, Said] = {
         "happened": (f"{who} says that {_effect(fact)} happened", "certain"),
         "did_not_happen": (f"{who} says that {_effect(fact)} did not happen", "certain"),
+        "repeat": (f"{who} wants {_effect(fact)}, which has happened, to be done once more", "note"),
     }
     asked: tuple[str, Kind] = (f"{who} wants {_effect(fact)} to be looked up again", "note")
     text, kind = verdicts.get(fact.text("verdict")) or asked
@@ -300,6 +306,26 @@ def _waits(fact: Fact) -> Said:
     return f"{text}, {_at_of(fact)}" if _at_of(fact) else text, "waiting"
 
 
+def _extended(fact: Fact) -> Said:
+    budget = fact.data.get("budget")
+    parts = [f"{plain(name)} {plain(limit)}" for name, limit in budget.items()] if isinstance(budget, dict) else []
+    with suppress(KeyError, ValueError):
+        parts.insert(0, f"until {moment(datetime.fromisoformat(str(fact.data['deadline_at'])), fact.now)}")
+    return _with(f"Extended{fact.by} ({', '.join(parts)})", fact.text("reason")), "done"
+
+
+def _redriven(fact: Fact) -> Said:
+    return _with(f"Sent back to {fact.step}{fact.by}", fact.text("reason")), "note"
+
+
+def _abandoned(fact: Fact) -> Said:
+    left = fact.data.get("open")
+    names = plain(", ".join(map(str, left))) if isinstance(left, list) else ""
+    heir = fact.text("heir")
+    inherits = f"; {heir} inherits what is open: {names}" if names else f"; nothing was open for {heir} to inherit"
+    return f"{_with(f'Abandoned{fact.by}', fact.text('reason'))}{inherits}", "problem"
+
+
 def _simple(template: str, kind: Kind, name: str = "reason") -> Callable[[Fact], Said]:
     def tell(fact: Fact) -> Said:
         text = template.replace("{step}", fact.step).replace("{effect}", _effect(fact)).replace("{by}", fact.by)
@@ -314,6 +340,11 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "run.parked": _simple("Stopped until somebody lets it go on", "problem", "detail"),
     "run.ending": _simple("The run is ending", "note", "detail"),
     "run.cancel_asked": _simple("Cancel was asked for{by}", "note"),
+    "run.paused": _simple("Paused{by}", "note"),
+    "run.resumed": _simple("Resumed{by}", "done"),
+    "run.extended": _extended,
+    "run.redriven": _redriven,
+    "run.abandoned": _abandoned,
     "run.retried": _simple("Set going again{by}", "note"),
     "run.note": _simple("Note", "note", "text"),
     "step.ready": _ready,
@@ -325,6 +356,7 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "step.worker_lost": _simple("{step} lost its worker", "problem"),
     "step.waiting": _waits,
     "step.asked": lambda fact: None,  # `approval.asked` beside it says what is asked
+    "step.reopened": _simple("{step} stands where it stood", "note", ""),
     "step.cancelled": _simple("{step} was cancelled", "note", ""),
     "step.needs_person": _simple("{step}: a person is needed", "problem"),
     "approval.asked": _simple("A decision was asked for", "waiting", "title"),

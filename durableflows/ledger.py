@@ -278,7 +278,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         answer.kind,
         is_holder=is_holder,
         doubted=row.in_doubt_since is not None or _others_open(row, send, now),
-        run_ended=run.ended_at is not None,
+        run_ended=run.has_settled,
         same_receipt=row.receipt == answer.receipt,
     )
     if change.verb is not None and step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING):

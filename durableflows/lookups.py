@@ -175,7 +175,7 @@ def _found(run: WorkflowRun, step: StepRun, row: SideEffect, heard: Heard, now: 
         AnswerKind.RECEIPT,
         is_holder=False,
         doubted=row.in_doubt_since is not None,
-        run_ended=run.ended_at is not None,
+        run_ended=run.has_settled,
         same_receipt=row.receipt == heard.receipt,
     )
     ledger.apply_fold(run, step, row, change, answer, now=now, source="lookup")

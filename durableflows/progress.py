@@ -124,7 +124,7 @@ def arrive(
 
 
 def _charge_visit(run: WorkflowRun, name: str, item_key: str, now: datetime) -> None:
-    """Charge the iteration budget for a step that the run comes to once more; a redrive's visits are charged already."""
+    """Charge the iteration budget for a step that the run comes to once more; a redrive's visits are charged."""
     if not arrivals.visits(run, name, item_key) or arrivals.goes_again(run, name, item_key):
         return
     if is_used_up(run.budget, "iterations", run.iterations_count):

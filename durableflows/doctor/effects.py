@@ -1,19 +1,22 @@
 """Is the ledger sound: receipts, doubt, leases behind sends, one act for one operation? (P3, P4, P5)"""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from uuid import UUID
 
 from django.db.models import Count, JSONField, Q, Value
 
 from durableflows import ledger
 from durableflows.core.reconcile import REPEAT
-from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
+from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
 from durableflows.errors import InvalidState
 
 Found = Iterator[tuple[UUID, str]]
 
+MARGIN_SECONDS = 30.0
+"""What is late by less is only waiting for the next sweep."""
 OPERATION = ("run_id", "step_name", "visit", "item_key", "operation")
 # An issue in one of these may have been done; the next issue is made only after "absent" or "refused".
 MAY_BE_DONE = [str(state) for state in (*sorted(EFFECT_OPEN), EffectState.PLANNED, EffectState.CONFIRMED)]
@@ -30,6 +33,8 @@ def examine_effects(scope: Scope) -> list[Finding]:
         *listed("arguments-changed", _changed(scope)),
         *listed("contradiction", _contradicted(scope)),
         *listed("audit-due", _audits(scope)),
+        *listed("inherited", _inherited(scope)),
+        *listed("inherited-look-overdue", _inherited_late(scope)),
     ]
 
 
@@ -102,3 +107,19 @@ def _audits(scope: Scope) -> Found:
             run_id,
             f"{effect} ({pk}) was found absent and is to be looked up once more, since {at:%Y-%m-%d %H:%M} UTC",
         )
+
+
+def _inherited(scope: Scope) -> Found:
+    """What abandoned runs left open: only their heir can settle it, or a lookup."""
+    rows = scope.effects().filter(run__state=RunState.ABANDONED, state__in=[str(state) for state in EFFECT_OPEN])
+    values = rows.values_list("run_id", "effect", "pk", "state", "run__heir_name")
+    for run_id, effect, pk, state, heir in values.iterator(chunk_size=CHUNK):
+        yield run_id, f"{effect} ({pk}) is {state}, inherited by {heir}"
+
+
+def _inherited_late(scope: Scope) -> Found:
+    late = scope.now - timedelta(seconds=MARGIN_SECONDS)
+    rows = scope.effects().filter(run__state=RunState.ABANDONED, state__in=[str(state) for state in EFFECT_OPEN])
+    values = rows.filter(next_lookup_at__lt=late).values_list("run_id", "effect", "pk", "next_lookup_at")
+    for run_id, effect, pk, at in values.iterator(chunk_size=CHUNK):
+        yield run_id, f"{effect} ({pk}) should have been looked up, due since {at:%Y-%m-%d %H:%M:%S} UTC"

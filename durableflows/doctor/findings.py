@@ -73,8 +73,10 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "request-overdue": (Severity.DUE, _TICKER),
     "deadline-overdue": (Severity.DUE, _TICKER),
     "end-overdue": (Severity.DUE, _TICKER),
+    "inherited-look-overdue": (Severity.DUE, "A worker looks it up. " + _TICKER),
     "audit-due": (Severity.DUE, "A worker looks it up. " + _TICKER),
-    "parked": (Severity.ATTENTION, _EXPLAIN + "cure the reason, then retry or cancel."),
+    "parked": (Severity.ATTENTION, _EXPLAIN + "cure the reason, then retry or cancel; resume what was paused."),
+    "inherited": (Severity.ATTENTION, "The heir finds out: `manage.py durableflows resolve EFFECT ...`."),
     "needs-person": (
         Severity.ATTENTION,
         _EXPLAIN + "then find out what happened: `manage.py durableflows resolve EFFECT ...`.",

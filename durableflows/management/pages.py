@@ -54,6 +54,7 @@ WORDS_IN_ROWS: Mapping[str, str] = {
     EndingReason.CANCEL: "somebody asked for the end of the run",
     EndingReason.DEADLINE: "the run's deadline has passed",
     EndingReason.BUDGET: "a budget of the run is used up",
+    "abandoned": "somebody gave the run up; what was open of it has an heir",
 }
 SEVERITIES: Mapping[Severity, str] = {
     Severity.BROKEN: "a promise does not hold; the exit code is 1",

@@ -84,6 +84,7 @@ def of_run_alone(run: WorkflowRun) -> Row:
         "ending_reason": run.ending_reason,
         "cancel_asked_by": run.cancel_asked_by,
         "cancel_reason": run.cancel_reason,
+        "heir": run.heir_name,
         "alert": run.alert,
         "error_class": run.error_class,
         "error_text": run.error_text,

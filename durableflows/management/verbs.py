@@ -4,7 +4,6 @@ Rows change only through `api` and the sweeps. Errors of the engine pass; the co
 """
 
 import dataclasses
-import getpass
 import logging
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -13,16 +12,15 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
-
 import durableflows
 from durableflows import api, clock, doctor, gate
 from durableflows.doctor import Finding, Severity
 from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
 from durableflows.explain_words import plain
-from durableflows.management import graph, pages, tables
+from durableflows.management import graph, operators, pages, tables
+from durableflows.management.operators import person, reason
 from durableflows.management.tables import Report, local, section, table
-from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun
 from durableflows.selectors import runs_for
 from durableflows.services import sweeps
 from durableflows.transactions import database, is_away
@@ -95,21 +93,9 @@ def explain(options: Namespace) -> Report:
     return Report(data, lines)
 
 
-def cancel(options: Namespace) -> Report:
-    """Ask for the end of a run."""
-    run = api.cancel(options.run, by=_person(options.by), reason=_reason(options))
-    return _changed(run, "cancelled" if run.ended_at else "cancel asked; it ends when its open effects are settled")
-
-
-def retry(options: Namespace) -> Report:
-    """Let a parked run go on, or bring a retry forward."""
-    run = api.retry(options.run, by=_person(options.by), reason=_reason(options))
-    return _changed(run, "goes on")
-
-
 def signal(options: Namespace) -> Report:
     """Send a message to a run."""
-    sent = api.signal(options.run, options.name, options.payload, dedup_key=options.key, by=_person(options.by))
+    sent = api.signal(options.run, options.name, options.payload, dedup_key=options.key, by=person(options.by))
     used = "a step goes on with it" if sent.used_by_id else "it is kept until a step waits for it"
     data = {"id": sent.pk, "run": sent.run_id, "name": sent.name, "used": bool(sent.used_by_id)}
     return Report(data, [f"run {sent.run_id}: signal {plain(sent.name)} is stored; {used}"])
@@ -120,16 +106,16 @@ def migrate(options: Namespace) -> Report:
     if bool(options.run) == bool(options.workflow):
         raise InvalidState("say which: the id of a run, or --workflow NAME for all of its runs that can be migrated")
     if options.run:
-        run = api.migrate(options.run, by=_person(options.by), reason=_reason(options), version=options.target)
-        return _changed(run, f"goes on under version {run.version}")
+        run = api.migrate(options.run, by=person(options.by), reason=reason(options), version=options.target)
+        return operators.changed(run, f"goes on under version {run.version}")
     done: list[tables.Row] = []
     failed: list[tables.Row] = []
-    runs = runs_for(_person(options.by)).filter(workflow=options.workflow, ended_at__isnull=True)
+    runs = runs_for(person(options.by)).filter(workflow=options.workflow, ended_at__isnull=True)
     for run in runs.order_by("pk").iterator(chunk_size=ROWS_SHOWN):
         if options.target == run.version or (options.target is None and gate.way_forward(run) is None):
             continue
         try:
-            moved = api.migrate(run.pk, by=_person(options.by), reason=_reason(options), version=options.target)
+            moved = api.migrate(run.pk, by=person(options.by), reason=reason(options), version=options.target)
             done.append({"run": moved.pk, "version": moved.version})
         except DurableflowsError as error:  # the others are migrated all the same, and the exit code tells
             failed.append({"run": run.pk, "code": error.code, "message": str(error)})
@@ -154,18 +140,14 @@ def look_through_gate(options: Namespace) -> Report:
     )
 
 
-def _changed(run: WorkflowRun, what: str) -> Report:
-    return Report(tables.of_run(run), [f"run {run.pk}: {what} ({run.word})"])
-
-
 def resolve(options: Namespace) -> Report:
     """Say what happened with an effect in doubt."""
     effect_id = _id(options.effect, "an effect")
     row = api.resolve_effect(
         effect_id,
         options.verdict,
-        by=_person(options.by),
-        reason=_reason(options),
+        by=person(options.by),
+        reason=reason(options),
         row_version=options.row_version,
         receipt=options.receipt,
     )
@@ -237,30 +219,6 @@ def show_graph(options: Namespace) -> Report:
     return Report({"written": written}, [f"written: {path}" for path in written])
 
 
-def _person(name: str) -> Any:
-    """The user in whose name it is done; None: who may run commands on the server is trusted."""
-    if not name:
-        return None
-    users = get_user_model()
-    person = users._default_manager.filter(**{users.USERNAME_FIELD: name}, is_active=True).first()
-    if person is None:
-        raise NotFoundError(f"there is no active user {plain(name)!r}")
-    return person
-
-
-def _reason(options: Namespace) -> str:
-    """The given reason; without a user it also keeps who was logged in on the server."""
-    reason = str(options.reason).strip()
-    if not reason or "\x00" in reason:
-        raise InvalidState("--reason needs words: it stays on the record")
-    if options.by:
-        return reason
-    try:
-        return f"{reason} (command line, {getpass.getuser()})"
-    except (KeyError, OSError):
-        return f"{reason} (command line)"
-
-
 def _id(text: str, what: str) -> UUID:
     try:
         return UUID(text)
@@ -272,8 +230,7 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "list": list_runs,
     "show": show,
     "explain": explain,
-    "cancel": cancel,
-    "retry": retry,
+    **dict.fromkeys(operators.VERBS, operators.with_preview),
     "signal": signal,
     "migrate": migrate,
     "gate": look_through_gate,

@@ -116,6 +116,11 @@ class WorkflowRun(EngineRow):
         return self.state in RUN_ENDED
 
     @property
+    def has_settled(self) -> bool:
+        """Has it ended with nothing of it open? An abandoned run has left that to its heir (P15)."""
+        return self.ended_at is not None and self.state != RunState.ABANDONED
+
+    @property
     def word(self) -> str:
         """The state in a manager's words."""
         return WORDS[self.state]

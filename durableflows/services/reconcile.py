@@ -243,7 +243,7 @@ def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None
     given = storable(receipt)
     canonical(given)
     effect = _declared(run, row)
-    if effect is not None and not run.ending_reason:
+    if effect is not None and not run.ending_reason and run.ended_at is None:
         effect.load_receipt(given)  # the step goes on with it, and a receipt is never changed afterwards
     row.confirm()
     row.receipt = given

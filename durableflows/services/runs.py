@@ -17,7 +17,7 @@ from durableflows.core.declare import Workflow
 from durableflows.core.definition import WorkflowDefinition
 from durableflows.core.payload import JSON, check_text, sha256
 from durableflows.core.state import WorkflowState
-from durableflows.core.states import EndingReason, StepState
+from durableflows.core.states import EndingReason, ParkedReason, StepState
 from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate, UnknownWorkflow
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
@@ -197,7 +197,7 @@ def cancel(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
     """
     check_text(reason, REASON_LIMIT, "the reason")
     run = run_for(run_id, by)
-    _check_may_operate(run, by)
+    check_may_cancel(run, by)
     cancelled = _cancel(run.pk, "" if by is None else str(by.get_username()), reason)
     cross(Boundary.CANCEL_AFTER_COMMIT)
     return cancelled
@@ -207,8 +207,7 @@ def cancel(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
 def _cancel(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
     run = lock_run(run_id)
     now = clock.now()
-    if run.ended_at is not None:
-        raise TooLate(f"the run has already finished: {run.word}, {run.ended_at:%Y-%m-%d %H:%M}")
+    check_cancel(run)
     if run.cancel_asked_at is None:
         run.cancel_asked_at, run.cancel_asked_by, run.cancel_reason = now, actor_name, reason
         journal.record(run, "run.cancel_asked", at=now, actor_name=actor_name, data={"reason": reason})
@@ -216,6 +215,12 @@ def _cancel(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
         progress.conclude(run, now)
     cross(Boundary.CANCEL_BEFORE_COMMIT)
     return run
+
+
+def check_cancel(run: WorkflowRun) -> None:
+    """Raise TooLate for a run that has ended."""
+    if run.ended_at is not None:
+        raise TooLate(f"the run has already finished: {run.word}, {run.ended_at:%Y-%m-%d %H:%M}")
 
 
 def retry(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
@@ -234,11 +239,8 @@ def retry(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
 def _retry(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
     run = lock_run(run_id)
     now = clock.now()
-    if run.ended_at is not None or run.ending_reason:
-        raise TooLate(f"the run is {run.word}: it does not go on")
+    check_retry(run)
     waiting = [s for s in lock_steps(run) if s.state in (StepState.READY, StepState.RETRY_SCHEDULED)]
-    if not run.parked_reason and not any(s.state == StepState.RETRY_SCHEDULED for s in waiting):
-        raise TooLate(f"the run is {run.word}: nothing of it waits for a retry")
     run.parked_reason, run.parked_detail = "", ""
     journal.record(run, "run.retried", at=now, actor_name=actor_name, data={"reason": reason})
     for step in waiting:
@@ -249,7 +251,19 @@ def _retry(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
     return run
 
 
-def _check_may_operate(run: WorkflowRun, by: Any) -> None:
+def check_retry(run: WorkflowRun) -> None:
+    """Raise TooLate for a run that is paused, does not go on, or has nothing that waits for a retry."""
+    if run.ended_at is not None or run.ending_reason:
+        raise TooLate(f"the run is {run.word}: it does not go on")
+    if run.parked_reason == ParkedReason.PAUSED:
+        raise TooLate(f"the run was paused {run.parked_detail}: resume it")
+    scheduled = StepRun.objects.using(database()).filter(run=run, state=StepState.RETRY_SCHEDULED)
+    if not run.parked_reason and not scheduled.exists():
+        raise TooLate(f"the run is {run.word}: nothing of it waits for a retry")
+
+
+def check_may_cancel(run: WorkflowRun, by: Any) -> None:
+    """Raise NotAllowed for who neither started the run nor may operate it."""
     if by is not None and run.owner_id != by.pk and not may_operate(run, by):
         raise NotAllowed(f"{by} may not cancel this run: only who started it, or with the permission {OPERATE}")
 

@@ -32,7 +32,7 @@ from durableflows.core.states import (
 )
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
-from durableflows.services import approvals, children, reconcile
+from durableflows.services import abandon, approvals, children, reconcile
 from durableflows.transactions import database, is_away, transact
 
 logger = logging.getLogger("durableflows.sweeps")
@@ -279,6 +279,11 @@ def audit_absent(now: datetime) -> int:
     return _each(rows.order_by("audit_at"), _while_open(dispatch.send_lookup))
 
 
+def look_at_inherited(now: datetime) -> int:
+    """Ask providers about what abandoned runs left open."""
+    return _each(abandon.inherited(now), _while_open(abandon.look_at))
+
+
 def end_lost_audits(now: datetime) -> int:
     """Give an end to audits that nobody can make any more, because the effect's code or its lookup is gone."""
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
@@ -381,6 +386,7 @@ JOBS: dict[str, Callable[[datetime], int]] = {
     "unsettled effects": look_at_unsettled,
     "audits": audit_absent,
     "lost audits": end_lost_audits,
+    "inherited effects": look_at_inherited,
     "expired requests": expire_requests,
     "deadlines": end_overdue_runs,
     "idle runs": end_idle_runs,

@@ -36,6 +36,7 @@ PURE = (
     "core.reconcile",
     "core.backoff",
     "core.budget",
+    "core.operate",
     "core.classify",
     "core.plan",
     "core.decide",
@@ -77,7 +78,7 @@ WRITERS = (
 )
 
 # The funnel: nothing else moves a run, a step or an approval.
-FUNNEL = ("arrivals", "questions", "progress")
+FUNNEL = ("arrivals", "questions", "progress", "reopening")
 
 # One attempt of a step, and asking a provider what became of an effect.
 WORK = ("claims", "decisions", "context", "runner", "lookups", "gate")
@@ -88,6 +89,11 @@ VERBS = (
     "services.runs",
     "services.approvals",
     "services.reconcile",
+    "services.operations",
+    "services.limits",
+    "services.redrive",
+    "services.abandon",
+    "services.preview",
     "services.signals",
     "services.children",
     "services.migrations",
@@ -151,6 +157,7 @@ EDGES = (
     "management.matrix",
     "management.pages",
     "management.tables",
+    "management.operators",
     "management.verbs",
     "management.commands",
     "management.commands.durableflows",

@@ -21,7 +21,7 @@ def test_a_diagram_shows_every_state_and_every_move(machine: graph.Machine):
 
 
 def test_what_has_ended_has_no_way_out():
-    """But steps: one that succeeded may be undone, one that failed may be given a new try."""
+    """But steps, which may be undone or done again; and runs that an operator lets go on."""
     ways_out = {
         (verb, str(state))
         for machine in graph.MACHINES
@@ -29,7 +29,10 @@ def test_what_has_ended_has_no_way_out():
         for state in machine.ends & set(sources)
     }
 
-    assert ways_out == {("compensate", "SUCCEEDED"), ("make_ready", "FAILED_PERMANENT")}
+    steps = {("compensate", "SUCCEEDED"), ("make_ready", "FAILED_PERMANENT")}
+    again = {("reopen", state) for state in ("SUCCEEDED", "FAILED_PERMANENT", "CANCELLED")}
+    runs = {("reopen", state) for state in ("FAILED", "EXHAUSTED_BUDGET", "DEADLINE_EXCEEDED")}
+    assert ways_out == steps | again | runs | {("wait_again", state) for _, state in again}
 
 
 def test_every_run_state_has_a_word():

@@ -6,10 +6,13 @@ Exit codes: 0 it was done, 1 it was not (or the doctor found something broken), 
 import json
 import sys
 from argparse import ArgumentTypeError, Namespace
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
+from django.utils import timezone
 
 from durableflows.core.states import RunState
 from durableflows.errors import DurableflowsError
@@ -34,6 +37,7 @@ class Command(BaseCommand):
             return added
 
         _add_readers(verb)
+        _add_operators(verb)
         _add_writers(verb)
         verb("sweep", "do once what is due: retries, lost leases and messages, expired requests, ends")
         verb("ticker", "sweep until TERM or Ctrl-C, beside workers that have no ticker of their own")
@@ -83,12 +87,8 @@ def _add_readers(verb: Any) -> None:
 
 
 def _add_writers(verb: Any) -> None:
-    cancel = verb("cancel", "ask for the end of a run; it ends when nothing of it is in doubt any more")
-    retry = verb("retry", "let a parked run go on, or bring its retry forward")
     signal = verb("signal", "send a message to a run: to the step that waits for this name, or to the next that will")
     resolve = verb("resolve", "say what happened with an effect in doubt")
-    cancel.add_argument("run", help="the run's id")
-    retry.add_argument("run", help="the run's id")
     signal.add_argument("run", help="the run's id")
     signal.add_argument("name", help="as wait_for(...) names it")
     signal.add_argument("--payload", type=_json, default=None, help='as JSON: {"amount": 5}')
@@ -102,9 +102,67 @@ def _add_writers(verb: Any) -> None:
     migrate.add_argument("run", nargs="?", default="", help="the run's id")
     migrate.add_argument("--workflow", default="", help="all of its live runs that declared migrations lead further")
     migrate.add_argument("--to", dest="target", type=_count, help="default: the highest that can be reached")
-    for parser in (cancel, retry, resolve, migrate):
-        parser.add_argument("--reason", required=True, help="stays on the record")
-        parser.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
+    _add_person(resolve)
+    _add_person(migrate)
+
+
+OPERATORS = {
+    "cancel": "ask for the end of a run; it ends when nothing of it is in doubt any more",
+    "retry": "let a parked run go on, or bring its retry forward",
+    "pause": "let a run stand still: what is under way ends, and nothing more begins",
+    "resume": "let a paused run go on",
+    "extend": "give a run more time or budget; one that these have ended goes on where it stood",
+    "redrive": "let a failed or parked run go on from an earlier step; what has happened is not done again",
+    "abandon": "end a run over what is open, and name who settles that",
+}
+
+
+def _add_operators(verb: Any) -> None:
+    parsers = {name: verb(name, text) for name, text in OPERATORS.items()}
+    for parser in parsers.values():
+        parser.add_argument("run", help="the run's id")
+        parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
+        _add_person(parser)
+    extend, redrive, abandon = parsers["extend"], parsers["redrive"], parsers["abandon"]
+    extend.add_argument(
+        "--deadline", type=_time, default=None, help="so much more, 90m 36h 3d 2w, or until 2030-01-31T12:00Z"
+    )
+    extend.add_argument(
+        "--budget", type=_budget, action="append", default=[], metavar="NAME=MORE", help="tool_calls=5; idle=SECONDS"
+    )
+    redrive.add_argument("--step", required=True, help="a step that the run has been at")
+    redrive.add_argument("--item", default="", help="the item's key, for a step of each(...)")
+    redrive.add_argument(
+        "--repeat", action="append", default=[], metavar="EFFECT", help="do this once more, although it has happened"
+    )
+    abandon.add_argument("--heir", required=True, help="username of who settles what is left")
+
+
+def _add_person(parser: CommandParser) -> None:
+    parser.add_argument("--reason", required=True, help="stays on the record")
+    parser.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
+
+
+UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def _time(text: str) -> timedelta | datetime:
+    if text.isascii() and text[:-1].isdigit() and text[-1:] in UNITS and len(text) < 8:
+        return timedelta(**{UNITS[text[-1]]: int(text[:-1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{plain(text, 40)!r} is neither 90m, 36h, 3d, 2w nor 2030-01-31T12:00Z") from None
+    return moment if moment.tzinfo else timezone.make_aware(moment)
+
+
+def _budget(text: str) -> tuple[str, object]:
+    name, _, more = text.partition("=")
+    try:
+        number = Decimal(more)
+    except InvalidOperation:
+        raise ArgumentTypeError(f"{plain(text, 40)!r} is not NAME=MORE, such as tool_calls=5") from None
+    return name, int(number) if number.is_finite() and number == number.to_integral_value() else number
 
 
 def _count(text: str) -> int:

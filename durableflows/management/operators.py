@@ -1,0 +1,126 @@
+"""What operators do to a run, and what it would do: `--dry-run` prints the preview and changes nothing."""
+
+import getpass
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.contrib.auth import get_user_model
+
+from durableflows import api
+from durableflows.errors import InvalidState, NotFoundError
+from durableflows.explain_words import plain
+from durableflows.management import tables
+from durableflows.management.tables import Report, section
+from durableflows.models import WorkflowRun
+
+
+def cancel(options: Namespace) -> Report:
+    """Ask for the end of a run."""
+    run = api.cancel(options.run, **_by(options))
+    return changed(run, "cancelled" if run.ended_at else "cancel asked; it ends when its open effects are settled")
+
+
+def retry(options: Namespace) -> Report:
+    """Let a parked run go on, or bring a retry forward."""
+    return changed(api.retry(options.run, **_by(options)), "goes on")
+
+
+def pause(options: Namespace) -> Report:
+    """Let a run stand still."""
+    return changed(api.pause(options.run, **_by(options)), "paused; what is under way ends first")
+
+
+def resume(options: Namespace) -> Report:
+    """Let a paused run go on."""
+    return changed(api.resume(options.run, **_by(options)), "goes on")
+
+
+def extend(options: Namespace) -> Report:
+    """Give a run more time or budget."""
+    run = api.extend(options.run, **_by(options), **_arguments(options))
+    return changed(run, f"extended until {tables.local(run.deadline_at)}")
+
+
+def redrive(options: Namespace) -> Report:
+    """Let a run go on from an earlier step."""
+    return changed(api.redrive(options.run, **_by(options), **_arguments(options)), f"goes on from {options.step}")
+
+
+def abandon(options: Namespace) -> Report:
+    """End a run over what is open, and name who settles it."""
+    run = api.abandon(options.run, **_by(options), **_arguments(options))
+    return changed(run, f"abandoned; {plain(run.heir_name)} settles what is open")
+
+
+VERBS: Mapping[str, Callable[[Namespace], Report]] = {
+    verb.__name__: verb for verb in (cancel, retry, pause, resume, extend, redrive, abandon)
+}
+
+
+def with_preview(options: Namespace) -> Report:
+    """Do the verb, or with `--dry-run` only say what it would do; exit code 1 when it would be refused."""
+    if not options.dry_run:
+        return VERBS[options.verb](options)
+    seen = api.preview(options.verb, options.run, by=person(options.by), **_arguments(options))
+    parts = {"closes": seen.closes, "begins": seen.begins}
+    parts |= {"repeats": seen.repeats, "confirmed": seen.confirmed, "unknown": seen.unknown}
+    money = {name: [str(one) for one in amounts] for name, amounts in seen.money.items()}
+    data = {"verb": seen.verb, "run": seen.run_id, "refused": seen.refused, **parts, "money": money}
+    lines = [f"nothing was done; {seen.verb} would be {'refused: ' + plain(seen.refused) if seen.refused else 'done'}"]
+    for name, texts in parts.items():
+        total = f" ({', '.join(money[name])})" if money.get(name) else ""
+        lines += section(f"{_TITLES[name]}{total}", [plain(text) for text in texts])
+    return Report(data, lines, 1 if seen.refused else 0)
+
+
+_TITLES = {
+    "closes": "closes",
+    "begins": "goes on with",
+    "repeats": "does once more, although it has happened",
+    "confirmed": "has happened, and is not done again",
+    "unknown": "may have happened, and is not settled",
+}
+
+
+def _by(options: Namespace) -> dict[str, Any]:
+    return {"by": person(options.by), "reason": reason(options)}
+
+
+def _arguments(options: Namespace) -> dict[str, Any]:
+    """What the verb is given beside the run, the person and the reason."""
+    given = {name: getattr(options, name) for name in ("deadline", "step", "item", "repeat") if name in options}
+    if "budget" in options:
+        given["budget"] = dict(options.budget)
+    if "heir" in options:
+        given["heir"] = person(options.heir)
+    return given
+
+
+def changed(run: WorkflowRun, what: str) -> Report:
+    """The run after a verb, in a line."""
+    return Report(tables.of_run(run), [f"run {run.pk}: {what} ({run.word})"])
+
+
+def person(name: str) -> Any:
+    """The user in whose name it is done; None: who may run commands on the server is trusted."""
+    if not name:
+        return None
+    users = get_user_model()
+    person = users._default_manager.filter(**{users.USERNAME_FIELD: name}, is_active=True).first()
+    if person is None:
+        raise NotFoundError(f"there is no active user {plain(name)!r}")
+    return person
+
+
+def reason(options: Namespace) -> str:
+    """The given reason; without a user it also keeps who was logged in on the server."""
+    reason = str(options.reason).strip()
+    if not reason or "\x00" in reason:
+        raise InvalidState("--reason needs words: it stays on the record")
+    if options.by:
+        return reason
+    try:
+        return f"{reason} (command line, {getpass.getuser()})"
+    except (KeyError, OSError):
+        return f"{reason} (command line)"

@@ -1,0 +1,182 @@
+"""What a verb would do to a run now: what it closes, what is done again, what is certain, what is unknown, how much
+money that is. Reads only; the verb itself looks again under the lock.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from durableflows import clock
+from durableflows.core import operate
+from durableflows.core.money import Money
+from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, StepState, WaitsOn
+from durableflows.core.wording import did_you_mean
+from durableflows.errors import DurableflowsError, InvalidState
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.selectors import run_for
+from durableflows.services import abandon, limits, operations, redrive, runs
+from durableflows.transactions import database
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`refused`: why the verb would not be done now, '' when it would. The others are sentences' parts, for people.
+
+    closes       what it puts an end to: requests, waits, children, workers' leases
+    begins       which steps are done again, or go on
+    repeats      confirmed effects that would be done once more, by explicit choice
+    confirmed    what has happened, and is not done again
+    unknown      what may have happened, and stays to be settled
+    money        the sums of money in the arguments of `repeats`, `confirmed` and `unknown`, one a currency
+    """
+
+    verb: str
+    run_id: UUID
+    refused: str = ""
+    closes: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
+    confirmed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    money: Mapping[str, tuple[Money, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A verb with the arguments that matter for what it would do."""
+
+    by: Any = None
+    deadline: object = None
+    budget: Mapping[str, object] = field(default_factory=dict)
+    step: str = ""
+    item: str = ""
+    repeat: Collection[str] = ()
+    heir: Any = None
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look at the run for one verb came to."""
+
+    closes: list[str] = field(default_factory=list)
+    begins: list[str] = field(default_factory=list)
+    repeats: list[SideEffect] = field(default_factory=list)
+
+
+def preview(verb: str, run_id: UUID | str, asked: Asked) -> Preview:
+    """Say what a verb would do. Raises NotFoundError, and InvalidState for a verb that has no preview."""
+    if verb not in _LOOKS:
+        raise InvalidState(f"there is no preview of {verb!r}{did_you_mean(verb, _LOOKS)}: {', '.join(_LOOKS)} have one")
+    run, now = run_for(run_id, asked.by), clock.now()
+    found, refused = Found(), ""
+    try:
+        _check_right(verb, run, asked.by)
+        _LOOKS[verb](run, asked, found, now)
+    except DurableflowsError as error:
+        found, refused = Found(), str(error)
+    return _of(verb, run, found, refused)
+
+
+def _of(verb: str, run: WorkflowRun, found: Found, refused: str) -> Preview:
+    rows = list(SideEffect.objects.using(database()).filter(run=run).order_by("id"))
+    again = {row.pk for row in found.repeats}
+    confirmed = [row for row in rows if row.state == EffectState.CONFIRMED and row.pk not in again]
+    unknown = [row for row in rows if row.state in EFFECT_OPEN]
+    parts = {"repeats": found.repeats, "confirmed": confirmed, "unknown": unknown}
+    return Preview(
+        verb=verb,
+        run_id=run.pk,
+        refused=refused,
+        closes=tuple(found.closes),
+        begins=tuple(found.begins),
+        repeats=_names(found.repeats),
+        confirmed=_names(confirmed),
+        unknown=_names(unknown),
+        money={name: _money(rows) for name, rows in parts.items()},
+    )
+
+
+def _names(rows: Iterable[SideEffect]) -> tuple[str, ...]:
+    return tuple(f"{row} of {row.step_name}" + (f" for {row.item_key}" if row.item_key else "") for row in rows)
+
+
+def _money(rows: Iterable[SideEffect]) -> tuple[Money, ...]:
+    return operate.sums(amount for row in rows for amount in operate.money_in(row.arguments))
+
+
+def _check_right(verb: str, run: WorkflowRun, by: Any) -> None:
+    if verb == "cancel":
+        runs.check_may_cancel(run, by)
+    else:
+        operations.check_right(run, verb, by)
+
+
+def _cancel(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    runs.check_cancel(run)
+    found.closes += _closes(run, _open_steps(run))
+
+
+def _pause(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    operations.check_pause(run)
+
+
+def _resume(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    operations.check_resume(run)
+    found.begins += [str(step) for step in _open_steps(run) if step.state == StepState.READY]
+
+
+def _retry(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    runs.check_retry(run)
+    due = (StepState.READY, StepState.RETRY_SCHEDULED)
+    found.begins += [str(step) for step in _open_steps(run) if step.state in due]
+
+
+def _extend(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    limits.check_extend(run, asked.deadline, asked.budget, now)
+    if limits.ended_by(run) is not None:
+        closed = StepRun.objects.using(database()).filter(run=run, stood__isnull=False).order_by("id")
+        found.begins += [str(step) for step in [*_open_steps(run), *closed]]
+
+
+def _redrive(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    route = redrive.check_redrive(run, asked.step, asked.item, asked.repeat, now)
+    found.closes += _closes(run, [step for step in route.steps if step.state in STEP_OPEN])
+    found.begins += [str(step) for step in route.steps]
+    found.repeats += route.repeats
+
+
+def _abandon(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    abandon.check_abandon(run)
+    abandon.check_heir(run, asked.heir)
+    found.closes += _closes(run, _open_steps(run))
+
+
+_LOOKS: Mapping[str, Callable[[WorkflowRun, Asked, Found, datetime], None]] = {
+    "cancel": _cancel,
+    "pause": _pause,
+    "resume": _resume,
+    "retry": _retry,
+    "extend": _extend,
+    "redrive": _redrive,
+    "abandon": _abandon,
+}
+
+
+def _open_steps(run: WorkflowRun) -> list[StepRun]:
+    states = [str(state) for state in STEP_OPEN]
+    return list(StepRun.objects.using(database()).filter(run=run, state__in=states).order_by("id"))
+
+
+def _closes(run: WorkflowRun, steps: list[StepRun]) -> list[str]:
+    """What ends with these steps, in words."""
+    requests = ApprovalRequest.objects.using(database()).filter(step__in=steps, state=ApprovalState.OPEN)
+    closes = [f"the request {request.title!r}" for request in requests.order_by("id")]
+    for step in steps:
+        if step.state == StepState.RUNNING:
+            closes.append(f"the worker's lease on {step}")
+        elif step.waits_on and step.waits_on != WaitsOn.CHILD:
+            closes.append(f"{step}'s wait for {step.waits_for}")
+    children = WorkflowRun.objects.using(database()).filter(parent_step__in=steps, ended_at__isnull=True)
+    return closes + [f"the {child.workflow} run {child.pk} that it has started" for child in children]

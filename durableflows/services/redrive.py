@@ -1,0 +1,161 @@
+"""Letting a failed or parked run go on from a step that it has been at. Visits are kept, and with them the keys:
+what is confirmed gives its receipt. Doing it once more is an explicit choice, on record.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from durableflows import clock, journal, progress, reopening
+from durableflows.boundaries import Boundary, cross
+from durableflows.core.payload import JSON
+from durableflows.core.reconcile import REPEAT
+from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
+from durableflows.errors import InvalidState, TooLate
+from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models.locks import lock_effect, lock_run, lock_step
+from durableflows.services.limits import check_may_reopen
+from durableflows.services.operations import Order, order
+from durableflows.transactions import database, transact
+
+REPEATABLE = frozenset({EffectState.CONFIRMED, EffectState.UNDONE, EffectState.REVERSED})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a redrive begins, which visits it goes back before, and which effects are done once more."""
+
+    target: StepRun
+    after: list[StepRun]
+    repeats: list[SideEffect]
+
+    @property
+    def steps(self) -> list[StepRun]:
+        """Every visit that may be done again."""
+        return [self.target, *self.after]
+
+
+def redrive(run_id: UUID | str, *, by: Any, reason: str, step: str, item: str, repeat: Collection[str]) -> WorkflowRun:
+    """Let a failed or parked run go on from the last visit of a step, on the state as it is now.
+
+    Raises           NotFoundError, NotAllowed, InvalidState for a step it has not been at or an effect that did not
+                     happen there; TooLate for a run that goes on, has ended otherwise, or has something unsettled
+    Writes / Locks   WorkflowRun, StepRun, SideEffect, ApprovalRequest, RunEvent; locks run, steps, effects
+    Crash            after the commit the sweep sends the step
+    """
+    redriven = _redrive(order(run_id, "redrive", by=by, reason=reason), step, item, tuple(repeat))
+    cross(Boundary.OPERATE_AFTER_COMMIT)
+    return redriven
+
+
+@transact
+def _redrive(given: Order, step: str, item: str, repeat: tuple[str, ...]) -> WorkflowRun:
+    run, now = lock_run(given.run_id), clock.now()
+    route = check_redrive(run, step, item, repeat, now)
+    data: dict[str, JSON] = {"step": route.target.name, "visit": route.target.visit, "reason": given.reason}
+    data["repeat"] = [str(row.key) for row in route.repeats]
+    journal.record(run, "run.redriven", at=now, step=route.target, actor_name=given.name, data=data)
+    for visit in route.after:
+        reopening.rewind(run, visit, now)
+    _choose_repeats(run, route.repeats, given, now)
+    reopening.take_back_end(run)
+    run.alert, run.alert_at = ("", None) if not _has_contradiction(run) else (run.alert, run.alert_at)
+    reopening.close_requests(run, route.target, now)
+    reopening.begin_again(run, lock_step(route.target.pk), now)
+    reopening.go_on(run, now)
+    progress.conclude(run, now)
+    cross(Boundary.OPERATE_BEFORE_COMMIT)
+    return run
+
+
+def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str], now: datetime) -> Route:
+    """The route. Raises as `redrive`."""
+    _check_run(run)
+    if now >= run.deadline_at:
+        raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed: extend it first")
+    _check_settled(run)
+    target = _last_visit(run, step, item)
+    after = reopening.after(run, target)
+    _check_children([target, *after])
+    return Route(target, after, _to_repeat([target, *after], repeat))
+
+
+def _check_run(run: WorkflowRun) -> None:
+    if run.ended_at is not None and run.state != RunState.FAILED:
+        raise TooLate(f"the run is {run.word}: {_NOT_FROM.get(run.state, 'that is final')}")
+    if run.ended_at is None and run.ending_reason:
+        raise TooLate("the run is ending: wait until it has ended")
+    if run.ended_at is None and not run.parked_reason:
+        raise TooLate(f"the run is {run.word}: it goes on by itself; pause it first")
+    check_may_reopen(run)
+
+
+_NOT_FROM = {
+    RunState.SUCCEEDED: "what it was started for is done; start a new run for a new request",
+    RunState.EXHAUSTED_BUDGET: "extend it, and it goes on where it stood",
+    RunState.DEADLINE_EXCEEDED: "extend it, and it goes on where it stood",
+}
+
+
+def _check_settled(run: WorkflowRun) -> None:
+    """Nothing may be under way or in doubt: a second walk beside an unknown first one could act twice."""
+    rows = SideEffect.objects.using(database()).filter(run=run, state__in=[str(state) for state in EFFECT_OPEN])
+    if (row := rows.order_by("id").first()) is not None:
+        raise TooLate(f"{row} is {row.state}: it must be settled before the run goes on from elsewhere")
+    running = StepRun.objects.using(database()).filter(run=run, state=StepState.RUNNING).first()
+    if running is not None:
+        raise TooLate(f"a worker is at {running}: wait until it has ended")
+
+
+def _last_visit(run: WorkflowRun, step: str, item: str) -> StepRun:
+    rows = StepRun.objects.using(database()).filter(run=run, started_at__isnull=False)
+    target = rows.filter(name=step, item_key=item).order_by("-visit").first()
+    if target is not None:
+        return target
+    been = dict.fromkeys(rows.order_by("id").values_list("name", flat=True))
+    for_item = f" for item {item!r}" if item else ""
+    raise InvalidState(f"the run has not been at {step!r}{for_item}; it has been at {', '.join(been) or 'no step'}")
+
+
+def _check_children(steps: list[StepRun]) -> None:
+    """A child is started once for each wait: one that did not succeed would only be handed over again."""
+    children = WorkflowRun.objects.using(database()).filter(parent_step__in=[step.pk for step in steps])
+    child = children.exclude(state=RunState.SUCCEEDED).first()
+    if child is not None:
+        raise TooLate(
+            f"{child.workflow} run {child.pk}, which it has started, is {child.word}: it is not started again"
+        )
+
+
+def _to_repeat(steps: list[StepRun], names: Collection[str]) -> list[SideEffect]:
+    rows = SideEffect.objects.using(database()).filter(step__in=[step.pk for step in steps], replaced_by__isnull=True)
+    found = [row for row in rows.order_by("id") if row.state in REPEATABLE]
+    chosen = [row for row in found if row.operation in names or row.effect in names]
+    for name in names:
+        if not any(name in (row.operation, row.effect) for row in chosen):
+            done = ", ".join(sorted({row.operation for row in found})) or "nothing"
+            raise InvalidState(f"repeat: {name!r} has not happened in the steps that are done again; {done} has")
+    return chosen
+
+
+def _choose_repeats(run: WorkflowRun, chosen: list[SideEffect], given: Order, now: datetime) -> None:
+    """Put the choice on the rows: the next attempt makes a new issue that replaces each. An older choice ends here."""
+    old = SideEffect.objects.using(database()).filter(run=run, verdict=REPEAT, replaced_by__isnull=True)
+    picked = [row.pk for row in chosen]
+    for pk in list(old.exclude(pk__in=picked).values_list("pk", flat=True)):
+        row = lock_effect(pk)
+        row.verdict = ""
+        row.store("verdict")
+    for pk in picked:
+        row = lock_effect(pk)
+        row.verdict, row.verdict_by, row.verdict_reason, row.verdict_at = REPEAT, given.name, given.reason, now
+        row.store("verdict", "verdict_by", "verdict_reason", "verdict_at")
+        data: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "verdict": REPEAT}
+        data["reason"] = given.reason
+        journal.record(run, "effect.resolved", at=now, step=row.step, actor_name=given.name, data=data)
+
+
+def _has_contradiction(run: WorkflowRun) -> bool:
+    return SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="").exists()
