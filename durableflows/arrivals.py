@@ -38,7 +38,19 @@ WAKE_FIELDS = (
     "input_seal",
 )
 AGAIN_FIELDS = (
-    *("state", "ended_at", "wake_at", "output", "input", "input_seal", "base_sequence", "each_step", "gather", "stood", "rewound"),
+    *(
+        "state",
+        "ended_at",
+        "wake_at",
+        "output",
+        "input",
+        "input_seal",
+        "base_sequence",
+        "each_step",
+        "gather",
+        "stood",
+        "rewound",
+    ),
     *("error_class", "error_code", "error_text", "retry_reason", "waits_on", "waits_for", "needs_person"),
     *("attempts_forgiven", "lost_workers", "tries_since", "resend_at", "sent_at", "sends", "send_error"),
 )

@@ -244,6 +244,15 @@ def _signal(desk: Desk) -> None:
     api.signal(desk.run_id, "begin", dedup_key="webhook 1")
 
 
+def operating(desk: Desk) -> None:
+    """An operator pauses the run and lets it go on; the page dies, and the operator presses again."""
+    desk.start()
+    desk.world.run_until_idle()
+    for verb in (api.pause, api.resume):
+        if not desk.survive(lambda verb=verb: verb(desk.run_id, reason="stock is counted")):
+            verb(desk.run_id, reason="stock is counted")
+
+
 def beginning_a_child(desk: Desk) -> None:
     """The run starts another one first, and goes on when that has ended."""
     desk.start(parts=["child"])
@@ -276,6 +285,8 @@ STORIES: dict[Boundary, Callable[[Desk], None]] = {
     Boundary.SIGNAL_AFTER_COMMIT: signalling,
     Boundary.CROSSING_BEFORE_COMMIT: beginning_a_child,
     Boundary.CROSSING_AFTER_COMMIT: beginning_a_child,
+    Boundary.OPERATE_BEFORE_COMMIT: operating,
+    Boundary.OPERATE_AFTER_COMMIT: operating,
     Boundary.LOOKUP_BEFORE_COMMIT: doubting,
     Boundary.LOOKUP_AFTER_COMMIT: doubting,
 }

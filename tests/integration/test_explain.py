@@ -86,7 +86,7 @@ def test_a_request_says_since_when_and_what_happens_by_itself(world: World, mana
 
     assert first.sentence == "Waiting for a decision since 09:00; then others are asked, on Thu 8 Jan 09:00"
     assert (first.next, first.next_at) == ("others are asked", world.clock.now() - timedelta(seconds=1))
-    assert first.safe == ("answer", "cancel")
+    assert first.safe == ("answer", "cancel", "pause")
     assert "A decision was asked for: Pay 900 to Ada" in texts(first, "waiting")
     assert last.sentence == "Waiting for a decision since Mon 5 Jan 09:00; denied by itself on Sun 11 Jan 09:00"
     assert last.next == "the request expires and is denied"
@@ -123,7 +123,7 @@ def test_a_retry_says_why_and_when(world: World):
     assert story.next_at == StepRun.objects.get(run=run, name="pay").wake_at
     assert story.next_at is not None
     assert story.next_at >= world.clock.now() + timedelta(seconds=120)
-    assert story.safe == ("cancel", "retry")
+    assert story.safe == ("cancel", "pause", "retry")
     assert any(
         text.startswith("pay did not work: transient: busy; it is tried again at") for text in texts(story, "problem")
     )
@@ -142,7 +142,7 @@ def test_a_lost_answer_is_unknown_until_the_lookup_finds_it(world: World):
     assert "test.pay is in doubt, it may have happened: its answer was lost" in texts(before, "unknown")
     assert before.next == "pay is looked at again"
     assert before.next_at is not None
-    assert before.safe == ("cancel", "resolve")
+    assert before.safe == ("cancel", "pause", "resolve")
     assert "test.pay is confirmed when it was looked up; test calls it pay_1" in texts(after, "certain")
     assert after.ended
 
@@ -158,7 +158,7 @@ def test_what_was_not_found_is_certain_and_a_person_decides(world: World):
     assert story.sentence.startswith("A person must find out")
     assert story.next.startswith("a person decides: a lookup says that test.pay did not happen")
     assert story.next_at is None
-    assert story.safe == ("cancel", "resolve")
+    assert story.safe == ("cancel", "pause", "resolve")
 
 
 def test_a_verdict_is_told_with_its_reason(world: World, manager):

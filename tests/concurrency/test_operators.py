@@ -1,0 +1,215 @@
+"""Two operators, or an operator and a worker, at the same instant: each sees what the other did."""
+
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from durableflows import TooLate, api, claims
+from durableflows.boundaries import Boundary
+from durableflows.core.outcomes import Halted
+from durableflows.core.states import RunState, StepState
+from durableflows.doctor import Severity, examine
+from durableflows.errors import LeaseLost, RunHalted
+from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.services import children, sweeps
+from durableflows.testing import World
+from tests.support.parcels import Depot, lost_address, parcel_workflow
+from tests.support.play import assert_chain, stage
+from tests.support.rivals import Rival, at_once, gate_at
+from tests.support.waits import waiting
+
+pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+
+
+def broken() -> list[str]:
+    return [one.text for one in examine() if one.severity is Severity.BROKEN]
+
+
+def failed(world: World, depot: Depot) -> WorkflowRun:
+    depot.handing.append(lost_address())
+    run = api.start(parcel_workflow(depot), {})
+    world.run_until_idle()
+    return run
+
+
+def test_a_claim_waits_for_a_pause_and_sees_it(world: World):
+    run = api.start(parcel_workflow(Depot()), {})
+    step = StepRun.objects.get(run=run)
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        pause = Rival(partial(api.pause, run.pk, reason="x")).begin()
+        gate.wait()
+        claim = Rival(partial(claims.claim, run.pk, step.pk, task_id="A", pid=1)).begin()
+        claim.wait_until_blocked()
+
+    assert isinstance(pause.outcome(), WorkflowRun)
+    assert claim.outcome() is None
+    assert StepRun.objects.get(run=run).state == StepState.READY
+
+
+def test_a_reserve_waits_for_a_pause_and_sends_nothing(world: World):
+    played = stage(world)
+    worker = played.hand().claim()
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        pause = Rival(partial(api.pause, played.run_id, reason="x")).begin()
+        gate.wait()
+        reserve = Rival(worker.ask).begin()
+        reserve.wait_until_blocked()
+
+    assert isinstance(pause.outcome(), WorkflowRun)
+    assert isinstance(reserve.outcome(), RunHalted)
+    worker.settle(Halted())
+    assert not SideEffect.objects.exists()
+    api.resume(played.run_id, reason="x")
+    world.run_until_idle()
+    assert played.run().state == RunState.SUCCEEDED
+
+
+def test_a_settlement_that_meets_a_pause_is_kept_and_the_next_step_is_not_sent(world: World):
+    played = stage(world)
+    worker = played.hand().claim().reserve()
+    worker.record(worker.act())
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        pause = Rival(partial(api.pause, played.run_id, reason="x")).begin()
+        gate.wait()
+        settle = Rival(worker.settle).begin()
+        settle.wait_until_blocked()
+
+    assert isinstance(pause.outcome(), WorkflowRun)
+    assert not isinstance(settle.outcome(), BaseException)
+    following = StepRun.objects.get(run=played.run_id, name="done")
+    assert (following.state, following.sent_at) == (StepState.READY, None)
+    assert list(world.messages) == []
+
+
+def test_two_redrives_at_once_are_one(world: World):
+    depot = Depot()
+    run = failed(world, depot)
+    redrive = partial(api.redrive, run.pk, reason="x", step="pay", repeat=("post.pay",))
+
+    outcomes = at_once(redrive, redrive)
+
+    assert sorted(type(one).__name__ for one in outcomes) == ["TooLate", "WorkflowRun"]
+    world.run_until_idle()
+    assert RunEvent.objects.filter(run=run, kind="run.redriven").count() == 1
+    assert len(depot.carrier.acts) == 2
+    assert WorkflowRun.objects.get(pk=run.pk).state == RunState.SUCCEEDED
+    assert broken() == []
+
+
+def test_two_extensions_at_once_are_both_counted(world: World):
+    run = api.start(parcel_workflow(Depot()), {})
+    before = run.deadline_at
+    extend = partial(api.extend, run.pk, reason="x", deadline=timedelta(days=1))
+
+    at_once(extend, extend)
+
+    assert WorkflowRun.objects.get(pk=run.pk).deadline_at == before + timedelta(days=2)
+
+
+def test_an_extension_that_meets_the_end_by_deadline_comes_before_or_after_it(world: World):
+    run = WorkflowRun.objects.get(pk=waiting(world, "timer"))
+    WorkflowRun.objects.filter(pk=run.pk).update(deadline_at=world.clock.now())
+    extend = partial(api.extend, run.pk, reason="x", deadline=timedelta(days=30))
+
+    at_once(extend, partial(sweeps.end_overdue_runs, world.clock.now()))
+
+    stored = WorkflowRun.objects.get(pk=run.pk)
+    assert (stored.state, stored.ending_reason) == (RunState.WAITING, "")
+    assert broken() == []
+    world.run_through()
+    assert WorkflowRun.objects.get(pk=run.pk).state == RunState.SUCCEEDED
+    assert_chain(WorkflowRun.objects.get(pk=run.pk))
+
+
+def test_a_cancel_and_an_extension_at_once_never_leave_a_cancelled_run_going_on(world: World):
+    """P6: whoever comes second is told, and a cancel that was taken stays."""
+    for _ in range(5):
+        depot = Depot()
+        run = api.start(parcel_workflow(depot), {"ask": True})
+        world.run_until_idle()
+        extend = partial(api.extend, run.pk, reason="x", deadline=timedelta(days=1))
+
+        at_once(partial(api.cancel, run.pk, reason="x"), extend)
+
+        assert WorkflowRun.objects.get(pk=run.pk).state == RunState.CANCELLED
+    assert broken() == []
+
+
+def test_an_abandon_takes_the_lease_of_a_worker_whose_receipt_is_kept(world: World, admin_user):
+    played = stage(world)
+    worker = played.hand().claim().reserve()
+    answer = worker.act()
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        abandon = Rival(partial(api.abandon, played.run_id, reason="x", heir=admin_user)).begin()
+        gate.wait()
+        record = Rival(partial(worker.record, answer)).begin()
+        record.wait_until_blocked()
+
+    assert isinstance(abandon.outcome(), WorkflowRun)
+    assert record.outcome() == "CONFIRMED"
+    with pytest.raises(LeaseLost):
+        worker.settle()
+    assert played.run().state == RunState.ABANDONED
+    assert broken() == []
+
+
+def test_a_claim_and_a_redrive_of_a_paused_run_at_once_run_each_step_once(world: World):
+    depot = Depot(handing=[RuntimeError("a bug")])
+    run = api.start(parcel_workflow(depot), {})
+    world.run_until_idle()
+    ready = StepRun.objects.get(run=run, name="hand_over")
+
+    at_once(
+        partial(api.redrive, run.pk, reason="x", step="pay"),
+        partial(claims.claim, run.pk, ready.pk, task_id="A", pid=1),
+    )
+    world.run_until_idle()
+
+    assert WorkflowRun.objects.get(pk=run.pk).state == RunState.SUCCEEDED
+    assert len(depot.carrier.acts) == 1
+    assert broken() == []
+
+
+def test_a_child_that_is_extended_while_its_end_is_handed_over_leaves_no_limbo(world: World):
+    """Two runs are never locked together: whoever wins, neither is left without a next thing."""
+    for _ in range(5):
+        run = WorkflowRun.objects.get(pk=waiting(world, "child"))
+        child = WorkflowRun.objects.get(parent=run)
+        WorkflowRun.objects.filter(pk=child.pk).update(deadline_at=world.clock.now())
+        sweeps.end_overdue_runs(world.clock.now())
+        step = StepRun.objects.get(run=run, waits_on="child")
+        extend = partial(api.extend, child.pk, reason="x", deadline=timedelta(hours=1))
+
+        outcomes = at_once(extend, partial(children.carry, step.pk))
+
+        assert not [one for one in outcomes if isinstance(one, BaseException) and not isinstance(one, TooLate)]
+        world.run_until_idle()
+        run.refresh_from_db()
+        child.refresh_from_db()
+        assert (run.state, child.ended_at is None) in ((RunState.WAITING, True), (RunState.FAILED, False))
+        assert broken() == []
+        world.clock.advance(days=40)
+        world.run_until_idle()
+
+
+def test_a_pause_and_a_lost_worker_at_once_leave_doubt_that_is_settled(world: World):
+    played = stage(world)
+    worker = played.hand().claim().reserve()
+    worker.act()
+
+    at_once(partial(api.pause, played.run_id, reason="x"), partial(sweeps.free_lost_tasks, ["A"]))
+    sweeps.free_lost_tasks(["A"])  # it left the run alone while the pause held it: a ticker comes by again
+    world.clock.advance(minutes=1)
+    world.run_until_idle()
+    assert played.row().state == "CONFIRMED", "a lookup goes on in a paused run"
+    assert played.run().state == RunState.PARKED
+
+    api.resume(played.run_id, reason="x")
+    world.run_through()
+    assert played.run().state == RunState.SUCCEEDED
+    assert len(played.provider.acts) == 1
