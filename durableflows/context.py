@@ -21,7 +21,7 @@ from durableflows.core.definition import (
     StepDefinition,
     WorkflowDefinition,
 )
-from durableflows.core.outcomes import Answer, AnswerKind, InDoubt, Outcome, Waits
+from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind, InDoubt, Outcome, Waits
 from durableflows.core.payload import JSON, storable
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Child, Decision, ModelCall, Result, Run, Signal
@@ -147,7 +147,7 @@ class RunContext(Run[WorkflowState]):
             return effect.load_receipt(ledger.receipt_of(reserved.effect_id))
         if answer.kind is AnswerKind.ACCEPTED and state is EffectState.ACCEPTED:
             raise EffectOpen(f"{name} was accepted", outcome=Waits(f"{name} was accepted by {effect.provider}"))
-        if error is not None and ledger.is_negative(answer) and state in (EffectState.PLANNED, EffectState.REJECTED):
+        if error is not None and answer.kind in NEGATIVE and state in (EffectState.PLANNED, EffectState.REJECTED):
             raise error  # only when the row believes it: a fenced worker's "no" must not send a body another way
         outcome = InDoubt(answer.error, answer.retry_after_seconds)
         raise EffectOpen(f"{name} may have happened", outcome=outcome) from error

@@ -16,7 +16,7 @@ from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition
 from durableflows.core.effects import EffectCall
 from durableflows.core.fold import Fold, fold
 from durableflows.core.keys import idempotency_key
-from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind
+from durableflows.core.outcomes import Answer, AnswerKind
 from durableflows.core.payload import JSON, redact, sha256
 from durableflows.core.reconcile import REPEAT, may_resend
 from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
@@ -397,8 +397,3 @@ def receipt_of(effect_id: UUID) -> JSON:
     """The stored receipt of an effect that is known to have happened; nothing ever changes it."""
     receipt: JSON = SideEffect.objects.using(database()).values_list("receipt", flat=True).get(pk=effect_id)
     return receipt
-
-
-def is_negative(answer: Answer) -> bool:
-    """Does the answer say that this send did nothing?"""
-    return answer.kind in NEGATIVE

@@ -78,7 +78,7 @@ def test_links_lead_somewhere(page: Path):
 def test_the_page_of_verbs_shows_each_as_it_is():
     text = (ROOT / "docs/reference/api.md").read_text("utf-8")
 
-    for name in set(api.__all__) - {"Explanation", "Fact", "Line"}:
+    for name in set(api.__all__) - {"Explanation", "Fact", "Line", "Preview"}:
         signature = inspect.signature(getattr(api, name), eval_str=False)
         shown = [str(word.replace(annotation=word.empty)) for word in signature.parameters.values()]
         names = [part.strip() for part in re.findall(rf"^    api\.{name}\((.*)\) ->", text, re.MULTILINE)[0].split(",")]

@@ -7,6 +7,7 @@ run asks a person, pays, and writes a mail. A dead worker's lease runs out; noth
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -249,8 +250,13 @@ def operating(desk: Desk) -> None:
     desk.start()
     desk.world.run_until_idle()
     for verb in (api.pause, api.resume):
-        if not desk.survive(lambda verb=verb: verb(desk.run_id, reason="stock is counted")):
-            verb(desk.run_id, reason="stock is counted")
+        act = partial(_operate, desk, verb)
+        if not desk.survive(act):
+            act()
+
+
+def _operate(desk: Desk, verb: Callable[..., object]) -> None:
+    verb(desk.run_id, reason="stock is counted")
 
 
 def beginning_a_child(desk: Desk) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import QuerySet
 
 from durableflows import UnknownOutcome, api
 from durableflows.core.states import RunState
@@ -73,10 +74,15 @@ VERBS: dict[str, tuple[Prepare, Verb, RunState]] = {
 
 def rows_of(run: WorkflowRun) -> list[list[dict[str, Any]]]:
     """Everything that is stored of the run."""
-    whose = {"run": run}
-    tables = [StepRun, SideEffect, ApprovalRequest, RunEvent]
-    found = [list(table.objects.filter(**whose).order_by("id").values()) for table in tables]  # type: ignore[attr-defined]
-    return [list(WorkflowRun.objects.filter(pk=run.pk).values()), *found]
+    rows: list[QuerySet[Any]] = [
+        WorkflowRun.objects.filter(pk=run.pk),
+        StepRun.objects.filter(run=run),
+        SideEffect.objects.filter(run=run),
+        ApprovalRequest.objects.filter(run=run),
+        RunEvent.objects.filter(run=run),
+    ]
+    # All columns: `values()` without names would ask for the generic relation's too.
+    return [list(found.order_by("id").values(*[field.attname for field in found.model._meta.fields])) for found in rows]
 
 
 def is_sound() -> bool:

@@ -1,4 +1,4 @@
-"""`manage.py durableflows` pause, resume, extend, redrive, abandon: what they print and change, what a dry run shows."""
+"""`manage.py durableflows` pause, resume, extend, redrive, abandon: what they print, change, and show."""
 
 from datetime import timedelta
 

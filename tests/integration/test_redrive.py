@@ -298,7 +298,8 @@ def items_workflow(broken: list[str], ran: list[str]) -> type[Workflow[Parts]]:
 
 
 def test_one_item_is_done_again_and_the_others_go_on(world: World):
-    broken, ran = ["b"], []
+    broken: list[str] = ["b"]
+    ran: list[str] = []
     run = api.start(items_workflow(broken, ran), {})
     world.run_until_idle()
     assert state_of(run) is RunState.FAILED
@@ -316,7 +317,8 @@ def test_one_item_is_done_again_and_the_others_go_on(world: World):
 
 
 def test_all_items_are_done_again_from_the_step_before_them(world: World):
-    broken, ran = ["b"], []
+    broken: list[str] = ["b"]
+    ran: list[str] = []
     run = api.start(items_workflow(broken, ran), {})
     world.run_until_idle()
     broken.clear()

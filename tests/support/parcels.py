@@ -19,6 +19,7 @@ from durableflows import (
     fail,
     step,
 )
+from durableflows.core.definition import EffectDefinition
 from durableflows.core.effects import EffectCall
 from tests.support.flows import PayReceipt, Provider
 
@@ -39,7 +40,7 @@ class Depot:
     carrier: Provider = field(default_factory=Provider)
     mailer: Provider = field(default_factory=Provider)
     handing: list[Exception] = field(default_factory=list)
-    during: Callable[[str], None] | None = None
+    during: Callable[[str], object] | None = None
     ran: list[str] = field(default_factory=list)
 
     def run(self, name: str) -> None:
@@ -49,16 +50,33 @@ class Depot:
             self.during(name)
 
 
-def parcel_workflow(depot: Depot, *, limits: Budget | None = None, days: int = 10) -> type[Workflow[Parcel]]:
-    """pack (again and again) -> (sign_off ->) pay -> hand_over -> tell. Declare it inside `registry.isolated()`."""
+def paying(depot: Depot) -> EffectDefinition[PayReceipt]:
+    """The carrier takes money."""
 
     @effect(name="post.pay", provider="post", receipt=PayReceipt, key_window=timedelta(hours=24), settle_seconds=30)
     def pay_carrier(call: EffectCall, *, amount: Money) -> PayReceipt:
         return depot.carrier.send(call, amount.amount_minor)
 
+    return pay_carrier
+
+
+def telling(depot: Depot) -> EffectDefinition[PayReceipt]:
+    """The customer gets a mail."""
+
     @effect(name="post.tell", provider="mail", receipt=PayReceipt, key_window=timedelta(hours=24), settle_seconds=30)
     def tell_customer(call: EffectCall, *, text: str) -> PayReceipt:
         return depot.mailer.send(call, len(text))
+
+    return tell_customer
+
+
+def parcel_workflow(depot: Depot, *, limits: Budget | None = None, days: int = 10) -> type[Workflow[Parcel]]:
+    """pack (again and again) -> (sign_off ->) pay -> hand_over -> tell. Declare it inside `registry.isolated()`."""
+
+    pay_carrier, tell_customer = paying(depot), telling(depot)
+
+    def show(run: Run[Parcel]) -> Facts:
+        return Facts(binding={"rounds": run.state.rounds})
 
     class Send(Workflow[Parcel]):
         """Send a parcel."""
@@ -68,7 +86,7 @@ def parcel_workflow(depot: Depot, *, limits: Budget | None = None, days: int = 1
 
         sign_off = approval(
             title="Send it",
-            shows=lambda run: Facts(binding={"rounds": run.state.rounds}),
+            shows=show,
             permission="durableflows.answer_approval",
             approved="pay",
             rejected="give_up",
