@@ -79,6 +79,15 @@ def test_the_provider_is_still_asked_and_its_answer_settles_the_effect(world: Wo
     assert examine_codes() == []
 
 
+def test_the_doctor_notices_when_nobody_asks(world: World, heir):
+    run, _ = in_doubt(world)
+    api.abandon(run.pk, reason="x", heir=heir)
+
+    world.clock.advance(minutes=2)
+
+    assert found(Severity.DUE) == ["inherited-look-overdue"]
+
+
 def test_what_is_not_found_is_audited_later(world: World, heir):
     run, _ = in_doubt(world, raise_without_acting(UnknownOutcome("cut")))
     api.abandon(run.pk, reason="x", heir=heir)

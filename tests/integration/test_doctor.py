@@ -382,6 +382,8 @@ def test_every_code_has_a_case():
     others = {
         "end-overdue",
         "budget-count",  # test_budgets.py
+        "inherited",  # this and the next: test_abandon.py
+        "inherited-look-overdue",
         "timer-overdue",  # this and the next: test_doctor_waits.py
         "crossing-overdue",
         "stuck",
