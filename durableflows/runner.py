@@ -38,7 +38,7 @@ from durableflows.core.returned import Place, directive_of
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
 from durableflows.notes import note
-from durableflows.transactions import is_repeatable, patiently, transact_durably
+from durableflows.transactions import is_repeatable, let_be_silent, limit_waits, patiently, transact_durably
 
 logger = logging.getLogger("durableflows.runner")
 
@@ -159,9 +159,11 @@ def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: Step
 
     @transact_durably
     def together() -> None:
+        let_be_silent()
         outcome = perform(claim, definition, step)
         if not isinstance(outcome, Done):
             raise _NotDone(outcome)
+        limit_waits()
         for text in outcome.notes:
             note(claim.lease, text)
         claims.settle(claim.lease, outcome, rng=_random, base=claim.data)

@@ -22,6 +22,8 @@ logger = logging.getLogger("durableflows")
 
 REPEATS = 8
 LOCK_TIMEOUT_SECONDS = 5
+IDLE_SECONDS = 15
+"""A session that holds locks and says nothing for so long is ended by the server."""
 # deadlock, serialisation failure, lock not available
 _REPEATABLE = frozenset({"40P01", "40001", "55P03"})
 
@@ -50,7 +52,7 @@ def transact(function: Callable[P, T]) -> Callable[P, T]:
         for turn in range(REPEATS):
             try:
                 with atomic():
-                    _limit_lock_waits()
+                    limit_waits()
                     return function(*args, **kwargs)
             except (OperationalError, ConcurrentChange) as error:
                 if turn == REPEATS - 1 or not is_repeatable(error):
@@ -136,8 +138,23 @@ def is_repeatable(error: Exception) -> bool:
     return code in _REPEATABLE or "database is locked" in str(error)
 
 
-def _limit_lock_waits() -> None:
+def limit_waits() -> None:
+    """Bound, for the rest of this transaction, how long it waits for a lock and how long it may be silent.
+
+    Silent: its process was stopped, or its machine is gone and no packet says so. Without the limit the server would
+    keep the run's lock for it until TCP gives up, after two hours: nobody could move the run, and no sweep free it.
+    """
+    _set_local(f"{LOCK_TIMEOUT_SECONDS}s", f"{IDLE_SECONDS}s")
+
+
+def let_be_silent() -> None:
+    """Lift the limit on silence for user code inside a transaction: it may compute for as long as its step may take."""
+    _set_local(f"{LOCK_TIMEOUT_SECONDS}s", "0")
+
+
+def _set_local(lock: str, idle: str) -> None:
     connection = connections[database()]
     if connection.vendor == "postgresql":
+        sql = "SELECT set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true)"
         with connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+            cursor.execute(sql, [lock, idle])

@@ -3,6 +3,9 @@
 Owns the life of both servers: what DATABASE_URL or CELERY_BROKER_URL already names is used as it is, what is missing is
 started in a temporary folder on a free port of 127.0.0.1 and stopped at the end, also after Ctrl-C or TERM. Called by
 `make test` and by tests that must stop a server of their own. It never skips: a missing binary is an error.
+
+A PostgreSQL of ours is killed and started again on USR1 (tests/support/outages.py): the command finds our process id in
+POSTGRES_SUPERVISOR_PID, which is empty when DATABASE_URL named somebody else's server.
 """
 
 import ctypes
@@ -17,11 +20,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 DATABASE = "durableflows"
+SUPERVISOR = "POSTGRES_SUPERVISOR_PID"
 START_SECONDS = 60.0
 POSTGRES_PROGRAMS = ("initdb", "postgres", "createdb", "pg_isready")
 POSTGRES_MISSING = (
@@ -43,16 +48,18 @@ class ServiceError(Exception):
 
 @contextmanager
 def running_services() -> Iterator[dict[str, str]]:
-    """Both addresses, by the names of their environment variables."""
+    """Both addresses, by the names of their environment variables, and who restarts the database, if anybody may."""
     with ExitStack() as stack:
-        postgres = os.environ.get("DATABASE_URL") or stack.enter_context(running_postgres())
+        foreign = os.environ.get("DATABASE_URL", "")
+        postgres = foreign or stack.enter_context(running_postgres())
         redis = os.environ.get("CELERY_BROKER_URL") or stack.enter_context(running_redis())
-        yield {"DATABASE_URL": postgres, "CELERY_BROKER_URL": redis}
+        supervisor = "" if foreign else str(os.getpid())
+        yield {"DATABASE_URL": postgres, "CELERY_BROKER_URL": redis, SUPERVISOR: supervisor}
 
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """The address of an empty database in a cluster of its own."""
+    """The address of an empty database in a cluster of its own, which USR1 to this process restarts."""
     binaries = _postgres_binaries()
     with _folder() as folder:
         data, port = folder / "data", free_port()
@@ -64,7 +71,8 @@ def running_postgres() -> Iterator[str]:
         command += ["-h", "127.0.0.1", "-p", str(port)]
         command += [f"--{option}" for option in POSTGRES_OPTIONS]
         server = ["-h", "127.0.0.1", "-p", str(port), "-U", DATABASE]
-        with _running(command, folder=folder, ready=lambda: _succeeds([binaries / "pg_isready", *server], folder)):
+        is_ready = partial(_succeeds, [binaries / "pg_isready", *server], folder)
+        with _running(command, folder=folder, ready=is_ready) as running, _restarted_on_usr1(running):
             _run([binaries / "createdb", *server, DATABASE], folder)
             yield f"postgresql://{DATABASE}@127.0.0.1:{port}/{DATABASE}"
 
@@ -156,35 +164,65 @@ def _answers_ping(port: int) -> bool:
         return False
 
 
+class _Server:
+    """A server process. In a session of its own: Ctrl-C must reach the command first."""
+
+    def __init__(self, command: Sequence[str | Path], *, folder: Path, ready: Callable[[], bool]) -> None:
+        self._command, self._folder, self._ready = command, folder, ready
+        self._log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait for its first answer."""
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_by_sigquit_with_parent,  # noqa: PLW1509 - no thread runs here
+                **_identity(),
+            )
+        end = time.monotonic() + START_SECONDS
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > end:
+                what = Path(self._command[0]).name
+                raise ServiceError(f"{what} did not start:\n{self._log.read_text(errors='replace')[-4000:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it at once, as a crash would; PostgreSQL recovers from its log when it starts again."""
+        if self._process is None:
+            return
+        is_postgres = Path(self._command[0]).name == "postgres"
+        self._process.send_signal(signal.SIGQUIT if is_postgres else signal.SIGKILL)
+        self._process.wait()
+
+
 @contextmanager
-def _running(command: Sequence[str | Path], *, folder: Path, ready: Callable[[], bool]) -> Iterator[None]:
-    """The server, from its first answer to its end. In a session of its own: Ctrl-C must reach the command first."""
-    log = folder / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_end_by_sigquit_with_parent,  # noqa: PLW1509 - no thread runs here
-            **_identity(),
-        )
+def _running(command: Sequence[str | Path], *, folder: Path, ready: Callable[[], bool]) -> Iterator[_Server]:
+    """The server, from its first answer to its end."""
+    server = _Server(command, folder=folder, ready=ready)
     try:
-        _wait(process, name=Path(command[0]).name, log=log, ready=ready)
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def _restarted_on_usr1(server: _Server) -> Iterator[None]:
+    def restart(number: int, frame: FrameType | None) -> None:
+        server.stop()
+        server.start()
+
+    before = signal.signal(signal.SIGUSR1, restart)
+    try:
         yield
     finally:
-        process.send_signal(signal.SIGQUIT if Path(command[0]).name == "postgres" else signal.SIGKILL)
-        process.wait()
-
-
-def _wait(process: subprocess.Popen[bytes], *, name: str, log: Path, ready: Callable[[], bool]) -> None:
-    end = time.monotonic() + START_SECONDS
-    while not ready():
-        if process.poll() is not None or time.monotonic() > end:
-            raise ServiceError(f"{name} did not start:\n{log.read_text(errors='replace')[-4000:]}")
-        time.sleep(0.02)
+        signal.signal(signal.SIGUSR1, before)
 
 
 def _end_by_sigquit_with_parent() -> None:

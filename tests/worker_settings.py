@@ -9,5 +9,6 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker_app"]
 DURABLEFLOWS = {
     "STALE_SECONDS": float(os.environ.get("TEST_STALE_SECONDS", "30")),
     "LOOKUP_SECONDS": 1.0,
+    "AUDIT_SECONDS": float(os.environ.get("TEST_AUDIT_SECONDS", "86400")),
     "UNKNOWN_WORKFLOW_SECONDS": float(os.environ.get("TEST_UNKNOWN_SECONDS", "900")),
 }

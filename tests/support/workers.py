@@ -48,6 +48,13 @@ class Fleet:
 
     def start(self, *, children: int = 2) -> subprocess.Popen[bytes]:
         """Start a worker and wait until its ticker has registered it."""
+        worker = self.launch(children=children)
+        number = len(self.workers)
+        wait_for(lambda: self._is_up(worker, number), seconds=START_SECONDS, what=f"worker {number} to come up")
+        return worker
+
+    def launch(self, *, children: int = 2) -> subprocess.Popen[bytes]:
+        """Start a worker and do not wait for it."""
         number = len(self.workers) + 1
         command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", str(children), "-l", "info"]
         with (self.folder / f"worker{number}.log").open("wb") as log:
@@ -60,7 +67,6 @@ class Fleet:
                 start_new_session=True,
             )
         self.workers.append(worker)
-        wait_for(lambda: self._is_up(worker, number), seconds=START_SECONDS, what=f"worker {number} to come up")
         return worker
 
     def _is_up(self, worker: "subprocess.Popen[bytes]", number: int) -> bool:
