@@ -11,6 +11,7 @@ from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
 from durableflows.core.merge import Merge
 from durableflows.core.migrations import migration
 from durableflows.core.money import Money
+from durableflows.core.references import ArtifactRef, SecretRef
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
 from durableflows.core.state import WorkflowState
@@ -40,6 +41,7 @@ from durableflows.errors import (
 
 __all__ = [
     "AlreadyDecided",
+    "ArtifactRef",
     "Budget",
     "CannotTell",
     "ConcurrentChange",
@@ -65,6 +67,7 @@ __all__ = [
     "ReserveInTransaction",
     "Retry",
     "Run",
+    "SecretRef",
     "StepFailure",
     "StepRef",
     "StepReturn",

@@ -1,12 +1,13 @@
 """What Django's system check says about a project that uses durableflows. Each id is stable and has a cure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from celery import current_app
 from django.apps import AppConfig
 from django.conf import settings as django_settings
 from django.core import checks
+from django.utils.module_loading import import_string
 
 from durableflows.conf import problems
 from durableflows.tenants import load
@@ -19,7 +20,10 @@ def register() -> None:
 
 
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database does not exist. E004: nor TENANTS_OF."""
+    """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database does not exist. E004: nor TENANTS_OF.
+
+    E005: nor ARTIFACT_STORAGE. E006: nor SECRETS.
+    """
     given = getattr(django_settings, "DURABLEFLOWS", {})
     found: list[checks.CheckMessage] = [
         checks.Error(f"DURABLEFLOWS: {problem}", hint="See docs/reference/settings.md.", id="durableflows.E001")
@@ -33,7 +37,28 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 f"DURABLEFLOWS names database {alias!r}, which DATABASES lacks", hint=hint, id="durableflows.E002"
             )
         )
-    return found + _tenants(given.get("TENANTS_OF", ""))
+    return [*found, *_tenants(given.get("TENANTS_OF", "")), *_references(given)]
+
+
+def _references(given: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
+    """What steps look large values and secrets up by."""
+    alias = given.get("ARTIFACT_STORAGE", "default")
+    if isinstance(alias, str) and alias not in django_settings.STORAGES:
+        hint = "Name an alias of STORAGES, or leave ARTIFACT_STORAGE out for 'default'."
+        yield checks.Error(
+            f"DURABLEFLOWS names storage {alias!r}, which STORAGES lacks", hint=hint, id="durableflows.E005"
+        )
+    path = given.get("SECRETS", "")
+    if isinstance(path, str) and path:
+        try:
+            is_callable = callable(import_string(path))
+        except Exception:  # noqa: BLE001 - importing the project's module can fail in any way
+            is_callable = False
+        if not is_callable:
+            hint = "Name a callable by its dotted path: it takes a secret's name and returns its value as text."
+            yield checks.Error(
+                f"DURABLEFLOWS names SECRETS {path!r}, which cannot be called", hint=hint, id="durableflows.E006"
+            )
 
 
 def _tenants(path: object) -> list[checks.CheckMessage]:

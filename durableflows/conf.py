@@ -44,6 +44,14 @@ class Settings:
     """An effect that was found absent is looked up once more after this."""
     MAX_STATE_BYTES: int = 262144
     """Largest checkpoint. Keep larger values elsewhere, and a reference in the state."""
+    MAX_ARTIFACT_BYTES: int = 104857600
+    """Largest artifact that a step may keep."""
+    ARTIFACT_STORAGE: str = "default"
+    """Alias of Django's STORAGES where artifacts are kept."""
+    SECRETS: str = ""
+    """Callable(name) that gives a secret's value as text, for `run.secret`. Empty: steps can look none up."""
+    REFUSE_SECRETS: bool = True
+    """Refuse states and results that hold what looks like a key, a token or a private key."""
     TICKER: bool = True
     """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
     TENANTS_OF: str = ""

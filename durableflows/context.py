@@ -9,8 +9,9 @@ from typing import TypeVar, cast
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import connections
 
-from durableflows import given, ledger, model_calls, selectors, wall_time
+from durableflows import artifacts, given, integrity, ledger, model_calls, secrets, selectors, wall_time
 from durableflows.boundaries import Boundary, cross
+from durableflows.conf import settings
 from durableflows.core import shape
 from durableflows.core import state as states
 from durableflows.core.classify import answer_of
@@ -22,9 +23,10 @@ from durableflows.core.definition import (
     WorkflowDefinition,
 )
 from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind, InDoubt, Outcome, Waits
-from durableflows.core.payload import JSON, storable
+from durableflows.core.payload import JSON, check_size, storable
+from durableflows.core.references import ArtifactRef, SecretRef
 from durableflows.core.refs import StepRef
-from durableflows.core.run import Child, Decision, ModelCall, Result, Run, Signal
+from durableflows.core.run import BINARY, Child, Decision, ModelCall, Result, Run, Signal
 from durableflows.core.state import WorkflowState
 from durableflows.core.states import EffectState
 from durableflows.errors import EffectOpen, InvalidDefinition, Permanent
@@ -71,7 +73,23 @@ class RunContext(Run[WorkflowState]):
 
     def give_result(self, value: object) -> None:
         """Give this step's result to the join that gathers it. See `Run.give_result`."""
-        self.given_result = storable(shape.plain(value, what=f"the result of {self._step.name}"))
+        what = f"the result of {self._step.name}"
+        result = storable(shape.plain(value, what=what))
+        check_size(result, settings().MAX_STATE_BYTES, what)
+        integrity.refuse_secrets(result, what)
+        self.given_result = result
+
+    def artifact(self, name: str, content: bytes | str, *, content_type: str = BINARY) -> ArtifactRef:
+        """Keep a large value in the project's storage. See `Run.artifact`."""
+        return artifacts.keep(self._claim.lease, name, content, content_type)
+
+    def read_artifact(self, ref: ArtifactRef) -> bytes:
+        """Read a large value back. See `Run.read_artifact`."""
+        return artifacts.read(self._claim.lease, ref)
+
+    def secret(self, ref: SecretRef) -> str:
+        """Look a secret up. See `Run.secret`."""
+        return secrets.resolve(ref)
 
     def effect(self, effect: EffectDefinition[R], /, *, operation: str | None = None, **arguments: object) -> R:
         """Do an action outside once, and return its receipt. See `Run.effect`."""

@@ -9,6 +9,7 @@ import hmac
 from durableflows import journal
 from durableflows.conf import settings
 from durableflows.core.payload import JSON, check_size, keyed_digest
+from durableflows.core.secrecy import find_secret
 from durableflows.errors import InvalidState
 from durableflows.models import StepRun, WorkflowRun
 
@@ -16,9 +17,23 @@ from durableflows.models import StepRun, WorkflowRun
 def seal(run: WorkflowRun, data: dict[str, JSON], sequence: int) -> None:
     """Put a checkpoint on the run, in memory. Raises InvalidState when it is too large."""
     check_size(data, settings().MAX_STATE_BYTES, f"the state of {run.workflow} run {run.pk}")
+    refuse_secrets(data, f"the state of {run.workflow}")
     key_id, key = next(iter(settings().state_keys().items()))
     run.data, run.checkpoint_sequence = data, sequence
     run.data_key_id, run.data_digest = key_id, keyed_digest(_sealed(run), key)
+
+
+def refuse_secrets(data: JSON, what: str) -> None:
+    """Refuse what would be stored and is a secret by its form (P14).
+
+    Raises InvalidState, which names the place and not the value
+    """
+    where = find_secret(data) if settings().REFUSE_SECRETS else ""
+    if where:
+        raise InvalidState(
+            f"{what}: {where} looks like a key or token, and would be stored. Keep SecretRef(name=...) there, and let "
+            "the step look the secret up by run.secret(...)"
+        )
 
 
 def is_sealed(run: WorkflowRun) -> bool:

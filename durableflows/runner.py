@@ -13,7 +13,7 @@ from uuid import UUID
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError
 
-from durableflows import claims, decisions
+from durableflows import claims, decisions, integrity
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.context import RunContext
@@ -21,6 +21,7 @@ from durableflows.core import registry
 from durableflows.core import state as states
 from durableflows.core.classify import describe, failure_of
 from durableflows.core.definition import ApprovalSpec, StepDefinition, StepKind, WorkflowDefinition
+from durableflows.core.directives import Succeed
 from durableflows.core.outcomes import (
     Asked,
     Conflict,
@@ -33,7 +34,7 @@ from durableflows.core.outcomes import (
     Question,
     Refused,
 )
-from durableflows.core.payload import JSON, storable_text
+from durableflows.core.payload import JSON, check_size, storable_text
 from durableflows.core.returned import Place, directive_of
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
@@ -115,6 +116,9 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
     assert step.function is not None
     returned = step.function(definition.workflow, context)
     directive = directive_of(returned, Place(step, definition, is_item=claim.is_item))
+    if isinstance(directive, Succeed):
+        check_size(directive.result, settings().MAX_STATE_BYTES, f"the result of {step.name}")
+        integrity.refuse_secrets(directive.result, f"the result of {step.name}")
     return Done(directive, states.dump(context.state), context.given_result, tuple(context.notes))
 
 

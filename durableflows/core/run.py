@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.payload import JSON
+from durableflows.core.references import ArtifactRef, SecretRef
 from durableflows.core.refs import StepRef
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidState
@@ -21,6 +22,7 @@ from durableflows.errors import InvalidState
 S = TypeVar("S", bound=WorkflowState)
 R = TypeVar("R")
 
+BINARY = "application/octet-stream"
 LONGEST_MODEL = 100
 HIGHEST_COST = Decimal(10**8)
 MILLIONTH = Decimal("0.000001")
@@ -158,6 +160,30 @@ class Run(ABC, Generic[S]):
         Raises             InvalidState for arguments that do not fit; KeyConflict when the same operation was stored
                            with others; Permanent and NeedsHuman as the effect raised them; control flow
                            (BaseException) when the outcome is open, the lease is lost or the run is halted
+        """
+
+    @abstractmethod
+    def artifact(self, name: str, content: bytes | str, *, content_type: str = BINARY) -> ArtifactRef:
+        """Keep a large value in the project's storage, named by its hash, and give the reference for the state.
+
+        The same value under the same name is kept once, also by a body that runs again. In an atomic step the bytes
+        stay when the transaction is rolled back.
+
+        Raises   InvalidState for more than MAX_ARTIFACT_BYTES
+        """
+
+    @abstractmethod
+    def read_artifact(self, ref: ArtifactRef) -> bytes:
+        """Read a large value of this run back.
+
+        Raises   NotFoundError when it is gone, InvalidState when it was changed
+        """
+
+    @abstractmethod
+    def secret(self, ref: SecretRef) -> str:
+        """Look a secret up by the project's resolver, for use in this body alone: nothing keeps it.
+
+        Raises   NeedsHuman when there is no such secret, InvalidState when no resolver is set
         """
 
     @abstractmethod

@@ -5,6 +5,7 @@ used, only whether it is shown; it is the last net, not the first: secrets belon
 """
 
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 
 MASK = "[redacted]"
@@ -39,6 +40,15 @@ _TEXT_RULES = (
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), MASK),
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MASK),
 )
+# Forms that nothing but a secret has.
+_KEYS = (
+    re.compile(r"\b(?:(?:sk|rk)_(?:live|test)|whsec)_\w{8,}"),
+    re.compile(r"\bAKIA[0-9A-Z]{16}\b"),
+    re.compile(r"\bgh[pousr]_\w{30,}"),
+    re.compile(r"\bxox[abprs]-[\w-]{10,}"),
+    re.compile(r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
+    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+)
 _CARD = re.compile(r"(?<![\w.-])[2-6]\d(?:[ -]?\d){11,17}(?![\w-])")
 
 
@@ -56,6 +66,25 @@ def mask_text(text: str) -> str:
     for pattern, replacement in _TEXT_RULES:
         text = pattern.sub(replacement, text)
     return _CARD.sub(_mask_card, text)
+
+
+def find_secret(value: object, path: str = "") -> str:
+    """Say where in a JSON value a text has the form of a key; '' for nowhere. Names and card numbers do not count:
+    a state is refused for what cannot be anything else.
+    """
+    if isinstance(value, str):
+        return (path or "the value") if _is_key(value) else ""
+    if isinstance(value, Mapping):
+        parts = ((f"{path}.{name}" if path else str(name), part) for name, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = ((f"{path}[{number}]", part) for number, part in enumerate(value))
+    else:
+        return ""
+    return next((found for where, part in parts if (found := find_secret(part, where))), "")
+
+
+def _is_key(text: str) -> bool:
+    return any(pattern.search(text) for pattern in _KEYS)
 
 
 def _mask_card(match: re.Match[str]) -> str:

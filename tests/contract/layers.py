@@ -20,6 +20,7 @@ PURE = (
     "core.merge",
     "core.migrations",
     "core.refs",
+    "core.references",
     "core.ways",
     "core.directives",
     "core.effects",
@@ -74,6 +75,8 @@ WRITERS = (
     "dispatch",
     "ledger",
     "model_calls",
+    "artifacts",
+    "secrets",
     "notes",
 )
 

@@ -15,7 +15,7 @@ from tests.contract.source import ENGINE, modules, tree
 DECLARING = {
     "Workflow", "WorkflowState", "Run", "Money", "Facts", "step", "approval", "effect", "Retry", "Budget", "Escalate",
     "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail",
-    "each", "sleep", "wait_for", "child", "Merge", "migration",
+    "each", "sleep", "wait_for", "child", "Merge", "migration", "ArtifactRef", "SecretRef",
 }  # fmt: skip
 ERRORS = {
     "DurableflowsError", "InvalidDefinition", "InvalidState", "UnknownWorkflow", "NotFoundError", "NotAllowed",
