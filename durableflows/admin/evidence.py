@@ -68,6 +68,7 @@ class EffectSendAdmin(ReadOnly):
 class ModelCallAdmin(ReadOnly):
     """Calls of models, and what they cost."""
 
+    tenant = "run__tenant"
     list_display = ("model", "run", "step", "outcome", "estimate_usd", "cost_usd", "started_at", "ended_at")
     list_select_related = ("run", "step")
 
