@@ -1,7 +1,7 @@
 """Reads of the engine's rows for the desk: what the runs of many refunds say of themselves, in four queries.
 
-Called by `cards`; `standing` and `told` work with what it gives. Never writes, never locks. It tells nothing that only
-those may know who see a run: no history, no names of workers.
+Called by `cards` and the page that calls off; `standing` and `situation` work with what it gives. Never writes, never
+locks. It tells nothing that only those may know who see a run: no history, no names of workers.
 """
 
 from collections.abc import Collection, Iterable

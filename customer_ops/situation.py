@@ -20,20 +20,17 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """None: there is nothing of that kind to say."""
+    """None: there is nothing of that kind to say. `look`: what a person should look at, though nothing waits for it."""
 
     certain: Phrase | None
     unknown: Phrase | None = None
     next: Phrase | None = None
-    look: str = ""
+    look: tuple[str, ...] = ()
 
 
 NOTHING_LEFT = Phrase("No money has left")
-_CERTAIN = {
-    RefundState.REJECTED: NOTHING_LEFT,
-    RefundState.FAILED: NOTHING_LEFT,
-    RefundState.WITHDRAWN: NOTHING_LEFT,
-}
+TOLD = frozenset({"DISPATCHED", "UNKNOWN", "ACCEPTED", "CONFIRMED"})
+"""States of the mail in which the customer was told, or may have been."""
 _PAYMENT: dict[str, tuple[str, str]] = {
     "DISPATCHED": ("It was sent to the payment provider", "Whether the provider paid: no answer is here yet"),
     "UNKNOWN": ("It was sent to the payment provider", "Whether the money went back"),
@@ -51,7 +48,7 @@ def situation_of(state: str, refund_id: str, facts: RunFacts | None, *, now: dat
         return Situation(certain, unknown)
     if state != RefundState.PENDING:
         unknown = _unknown_mail(facts.mail)
-    return Situation(certain, unknown, _next(state, facts, now), in_words(facts.alert))
+    return Situation(certain, unknown, _next(state, facts, now), _look(state, facts))
 
 
 def _money(state: str, refund_id: str, facts: RunFacts | None) -> tuple[Phrase, Phrase | None]:
@@ -68,6 +65,19 @@ def _money(state: str, refund_id: str, facts: RunFacts | None) -> tuple[Phrase, 
 def _unknown_mail(mail: Outside | None) -> Phrase | None:
     in_doubt = mail is not None and mail.state in ("DISPATCHED", "UNKNOWN")
     return Phrase("Whether the mail to the customer was taken by the mail server") if in_doubt else None
+
+
+def _look(state: str, facts: RunFacts) -> tuple[str, ...]:
+    return tuple(text for text in (in_words(facts.alert), _untold(state, facts)) if text)
+
+
+def _untold(state: str, facts: RunFacts) -> str:
+    """Say that no mail tells the customer any more: its run ended before, or the mail server refused it."""
+    is_told = facts.mail is not None and facts.mail.state in TOLD
+    if not facts.is_ended or is_told or state in (RefundState.PENDING, RefundState.WITHDRAWN):
+        return ""
+    who = f"called off by {facts.cancelled_by}" if facts.cancelled_by else ""
+    return f"The customer got no mail about it{f': {who}' if who else ''}"
 
 
 def _next(state: str, facts: RunFacts, now: datetime) -> Phrase | None:

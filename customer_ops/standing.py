@@ -1,6 +1,6 @@
 """Where a refund stands, for people: one word of a closed list, worked out from the request and its run.
 
-Pure: values in, values out. `selectors` reads the values; lists, badges and `told` show what is worked out here.
+Pure: values in, values out. `run_facts` reads the values; lists, badges and `situation` show what is worked out here.
 """
 
 from dataclasses import dataclass

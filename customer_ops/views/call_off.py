@@ -15,7 +15,7 @@ from customer_ops.forms import CallOffForm
 from customer_ops.models import RefundRequest, RefundState
 from customer_ops.run_facts import facts_of
 from customer_ops.situation import situation_of
-from customer_ops.standing import standing_of
+from customer_ops.standing import RunFacts, standing_of
 from customer_ops.views.doors import UNPROCESSABLE, Door
 
 NOT_YOURS = "Only who asked for a refund calls it off, or somebody who may operate workflows."
@@ -68,7 +68,7 @@ class CallOffRefund(Door):
         return render(self.request, "customer_ops/call_off.html", context, status=status)
 
 
-def _facts(refund: RefundRequest) -> Any:
+def _facts(refund: RefundRequest) -> RunFacts | None:
     return facts_of([refund.run_id]).get(refund.run_id) if refund.run_id else None
 
 

@@ -137,7 +137,6 @@ def test_lookup_finds_exactly_the_refund_of_its_key(provider: PaymentsClient, ke
 
 # each fault of the sandbox
 
-SAME = "the same receipt"
 FAULTS: list[tuple[str, dict[str, Any], type[Exception] | None, int, type[Exception] | None]] = [
     # fault, options, error, refunds made so far, error of the same call made again (None: a receipt)
     ("refuse", {}, UnknownOutcome, 0, None),

@@ -10,12 +10,17 @@ from customer_ops.templatetags.desk import clock_words, moment, near_words
 
 NOW = datetime(2026, 11, 28, 10, 38, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=20)
+NO_MAIL = "The customer got no mail about it"
 QUESTION = Question("1", NOW, LATER, asks_others=False, permission="x", requester_id=1)
 
 
 def facts(state: str = "RUNNING", *, payment: str = "", **more: object) -> RunFacts:
     outside = Outside(payment, NOW, LATER, LATER) if payment else None
     return RunFacts(state, payment=outside, **more)  # type: ignore[arg-type]
+
+
+def ended(state: str, **more: object) -> RunFacts:
+    return facts(state, is_ended=True, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +157,25 @@ def test_after_the_refund_the_mail_may_be_in_doubt() -> None:
     assert told.certain.text == "The money went back, as re_1"
     assert told.unknown is not None
     assert told.unknown.text == "Whether the mail to the customer was taken by the mail server"
+
+
+@pytest.mark.parametrize(
+    ("state", "run", "look"),
+    [
+        ("REFUNDED", ended("CANCELLED", payment="CONFIRMED", cancelled_by="ann"), (f"{NO_MAIL}: called off by ann",)),
+        ("REFUNDED", ended("DEADLINE_EXCEEDED", payment="CONFIRMED"), (NO_MAIL,)),
+        ("REJECTED", ended("CANCELLED", cancelled_by="ann"), (f"{NO_MAIL}: called off by ann",)),
+        ("FAILED", ended("DEADLINE_EXCEEDED"), (NO_MAIL,)),
+        ("REFUNDED", ended("SUCCEEDED", mail=Outside("REJECTED")), (NO_MAIL,)),
+        ("REFUNDED", ended("SUCCEEDED", mail=Outside("CONFIRMED")), ()),
+        ("REFUNDED", ended("ABANDONED", mail=Outside("UNKNOWN")), ()),
+        ("REFUNDED", facts("RUNNING", payment="CONFIRMED"), ()),
+        ("WITHDRAWN", ended("CANCELLED", cancelled_by="ann"), ()),
+        ("REFUNDED", ended("SUCCEEDED", mail=Outside("REJECTED"), alert="paid twice"), ("paid twice", NO_MAIL)),
+    ],
+)
+def test_a_customer_whom_no_mail_will_tell_is_named(state: str, run: RunFacts, look: tuple[str, ...]) -> None:
+    assert situation_of(state, "re_1", run, now=NOW).look == look
 
 
 @pytest.mark.parametrize(

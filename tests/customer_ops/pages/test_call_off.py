@@ -227,6 +227,8 @@ def test_what_is_in_doubt_is_settled_first_and_counts_when_it_was_paid(
     refund.refresh_from_db()
     assert refund.state == "REFUNDED"
     assert len(sandbox.books().refund_acts) == 1
+    page = words(browser.get("/orders/R-1/"))
+    assert f"The customer got no mail about it: called off by {refund.requested_by_name}" in page
 
 
 def test_what_was_abandoned_in_doubt_is_not_called_pending(browser: Client, refund: RefundRequest) -> None:
