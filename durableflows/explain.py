@@ -22,7 +22,7 @@ from durableflows.core.states import (
     StepState,
     WaitsOn,
 )
-from durableflows.explain_words import Fact, moment, plain, reference_of, say, state_words, when
+from durableflows.explain_words import Fact, full_stop, moment, plain, reference_of, say, state_words, when
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
 
@@ -114,7 +114,7 @@ def _texts(states: Iterable[StrEnum]) -> list[str]:
 def _sentence(run: WorkflowRun, rows: Rows) -> str:
     sentence = _end(run, rows) if run.ended_at else _standing(run, rows)
     alert = plain(run.alert)
-    return f"{sentence}. Look at this: {alert}" if alert and alert not in sentence else sentence
+    return f"{full_stop(sentence)} Look at this: {alert}" if alert and alert not in sentence else sentence
 
 
 def _end(run: WorkflowRun, rows: Rows) -> str:

@@ -65,6 +65,8 @@ SAFE_WORDS: Mapping[str, str] = {
     "resolve": "say what happened, once somebody has looked at the provider",
 }
 """What each verb of `Explanation.safe` means for a person."""
+ENDS, CLOSING = (".", "!", "?", "…"), "\"'”’»"
+"""What ends a sentence, and what may stand behind it."""
 REFERENCE_NAMES = ("id", "reference", "number", "message_id")
 
 
@@ -110,6 +112,12 @@ def plain(value: object, limit: int = TEXT_LIMIT) -> str:
 def visible(value: object) -> str:
     """Text as it was written, line breaks too; what turns other text around or hides in it is spelled out."""
     return "".join(f"⟦U+{ord(one):04X}⟧" if _is_hidden(one) else one for one in str(value))
+
+
+def full_stop(text: str) -> str:
+    """End a sentence: with a full stop, unless somebody's own words at its end have done so."""
+    text = text.rstrip()
+    return text if not text or text.rstrip(CLOSING).endswith(ENDS) else f"{text}."
 
 
 def _is_hidden(character: str) -> bool:

@@ -16,6 +16,7 @@ from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
 from durableflows.errors import InvalidDefinition, InvalidState
+from durableflows.explain_words import full_stop
 from durableflows.models import ApprovalRequest
 from durableflows.selectors import refusal
 from durableflows.services.approvals import COMMENT_LIMIT, differences
@@ -102,14 +103,14 @@ def _span(seconds: float) -> str:
 def why_not(asked: ApprovalRequest, person: Any, now: datetime) -> str:
     """Say why no button is offered; '' when the person may answer now."""
     if asked.state != ApprovalState.OPEN:
-        return f"This is closed: {asked.closed_reason or asked.state.lower()}."
+        return full_stop(f"This is closed: {asked.closed_reason or asked.state.lower()}")
     if now >= asked.expires_at:
         return "The time to answer is over: it can no longer be decided."
     run = asked.run
     if run.ended_at is not None or run.ending_reason or now >= run.deadline_at:
         return f"The run is {run.word}: there is nothing left to decide."
     reason = refusal(asked, person)
-    return f"{reason[:1].upper()}{reason[1:]}." if reason else ""
+    return full_stop(f"{reason[:1].upper()}{reason[1:]}")
 
 
 def shown_before(given: Mapping[str, str], asked: ApprovalRequest) -> dict[str, tuple[object, object]]:

@@ -108,6 +108,12 @@ def visible(value: object) -> str:
 
 
 @register.filter
+def full_stop(text: object) -> str:
+    """End a sentence whose last words may be somebody's own: `{{ error|visible|full_stop }}`."""
+    return explain_words.full_stop(str(text))
+
+
+@register.filter
 def label(name: object) -> str:
     """Show a fact's name as people write it: "order_number" -> "Order number"."""
     words = str(name).replace("_", " ").strip()

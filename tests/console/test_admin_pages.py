@@ -7,6 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -82,6 +83,19 @@ def test_every_row_is_shown(model: str, paid: ApprovalRequest, root: User, brows
 
     assert response.status_code == 200
     check(response)
+
+
+@pytest.mark.parametrize("model", OURS)
+def test_the_admins_own_history_leads_to_the_row(model: str, root: User, browse: Browse):
+    """Nobody changes rows in the admin, so its log of changes would be an empty page."""
+    key = uuid4()
+
+    response = browse(root).get(reverse(f"admin:durableflows_{model}_history", args=[key]))
+
+    assert (response.status_code, response["Location"]) == (
+        302,
+        reverse(f"admin:durableflows_{model}_change", args=[key]),
+    )
 
 
 def test_every_page_of_a_decision_is_shown(ask: Ask, manager: User, person: People, browse: Browse):

@@ -179,7 +179,7 @@ def test_hostile_text_is_inert_in_log_messages_title_and_filters(
     client = browse(root)
     pages = [
         client.get("/admin/"),
-        client.get(f"{LIST}{asked.pk}/history/"),
+        client.get(f"{LIST}{asked.pk}/history/", follow=True),
         client.get(LIST, {"workflow": HOSTILE, "standing": HOSTILE, "q": HOSTILE, "p": "9" * 30}),
         client.get("/admin/durableflows/workflowrun/", {"state": HOSTILE, "workflow": HOSTILE, "q": "\x00"}),
         client.get(f"/admin/durableflows/workflowrun/{HOSTILE}/change/", follow=True),  # a message: no such row

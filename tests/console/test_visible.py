@@ -1,9 +1,9 @@
-"""The filter that shows texts of others: nothing invisible is left, and nothing is marked as safe."""
+"""The filters that show texts of others: nothing invisible is left, no markup, one full stop."""
 
 import pytest
 from django.template import Context, Template
 
-from durableflows.templatetags.durableflows import visible
+from durableflows.templatetags.durableflows import full_stop, visible
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,27 @@ def test_the_page_escapes_it() -> None:
     page = Template("{% load durableflows %}{{ text|visible }}").render(Context({"text": "<b>\u202e</b>"}))
 
     assert page == "&lt;b&gt;⟦U+202E⟧&lt;/b&gt;"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("", ""),
+        ("No scratch", "No scratch."),
+        ("No scratch.", "No scratch."),
+        ("No scratch. ", "No scratch."),
+        ("Why?", "Why?"),
+        ("No!", "No!"),
+        ("cut off…", "cut off…"),
+        ("he said “no.”", "he said “no.”"),
+        ("it failed (429)", "it failed (429)."),
+    ],
+)
+def test_a_sentence_has_one_full_stop(value: str, shown: str) -> None:
+    assert full_stop(value) == shown
+
+
+def test_a_full_stop_leaves_escaping_to_the_page() -> None:
+    page = Template("{% load durableflows %}{{ text|visible|full_stop }}").render(Context({"text": "<b>"}))
+
+    assert page == "&lt;b&gt;."

@@ -119,14 +119,7 @@ DOCTOR = (
 DOORS = (
     "explain_words",
     "explain",
-    "doctor.findings",
-    "doctor.rows",
-    "doctor.states",
-    "doctor.waits",
-    "doctor.effects",
-    "doctor.budgets",
-    "doctor.history",
-    "doctor",
+    *DOCTOR,
     "api",
 )
 
