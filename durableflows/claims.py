@@ -29,6 +29,8 @@ from durableflows.models.locks import lock_run, lock_step
 from durableflows.transactions import database, transact, transact_durably
 
 NO_ONE = UUID(int=0)
+# Every send is known to have done nothing, so the next one is a first send still, and is rechecked (P9).
+NOT_DONE = [str(EffectState.PLANNED), str(EffectState.ABSENT), str(EffectState.REJECTED)]
 WAITS_FOR_WORKER = "waiting for a worker that knows"
 
 
@@ -160,9 +162,8 @@ def _park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) ->
 
 
 def _take(run: WorkflowRun, step: StepRun, declared: StepDefinition, now: datetime, *, task_id: str, pid: int) -> Claim:
-    # PLANNED: every send is known to have done nothing, so the next one is a first send still (P9).
     sent = SideEffect.objects.using(database()).filter(step=step, send_count__gt=0)
-    had_sends = sent.exclude(state=EffectState.PLANNED).exists()
+    had_sends = sent.exclude(state__in=NOT_DONE).exists()
     step.claim()
     step.attempts += 1
     step.tries_since = step.tries_since or now

@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
@@ -30,6 +31,10 @@ FAULTS = (
     raise_without_acting(Transient("503")),
     answer_pending,
 )
+
+
+STOPS = ("run.ended", "run.paused")
+GOES_ON = ("run.resumed", "run.extended", "run.redriven")
 
 
 class Mix:
@@ -66,6 +71,13 @@ class Mix:
             self.resolve,
             self.cancel,
             self.retry,
+            self.pause,
+            self.resume,
+            self.resume,
+            self.extend,
+            self.redrive,
+            self.redrive,
+            self.abandon,
             self.read,
             self.wait,
         ]
@@ -122,6 +134,26 @@ class Mix:
     def retry(self, run_id: UUID, dice: random.Random) -> None:
         api.retry(run_id, by=self.boss, reason="x")
 
+    def pause(self, run_id: UUID, dice: random.Random) -> None:
+        api.pause(run_id, by=self.boss, reason="x")
+
+    def resume(self, run_id: UUID, dice: random.Random) -> None:
+        api.resume(run_id, by=self.boss, reason="x")
+
+    def extend(self, run_id: UUID, dice: random.Random) -> None:
+        """More time; of a run that this process has brought to its deadline as well."""
+        if dice.random() < 0.3:
+            WorkflowRun.objects.filter(pk=run_id, ended_at__isnull=True).update(deadline_at=self.world.clock.now())
+        api.extend(run_id, by=self.boss, reason="x", deadline=timedelta(days=dice.choice([1, 14])))
+
+    def redrive(self, run_id: UUID, dice: random.Random) -> None:
+        """Never with `repeat`: the provider must not act twice."""
+        api.redrive(run_id, by=self.boss, reason="x", step=dice.choice(["assess", "pay"]))
+
+    def abandon(self, run_id: UUID, dice: random.Random) -> None:
+        if dice.random() < 0.1:
+            api.abandon(run_id, by=self.boss, reason="x", heir=self.boss)
+
     def read(self, run_id: UUID, dice: random.Random) -> None:
         """Look at it; and put a new run in the place of one that has ended."""
         assert api.explain(run_id, by=self.boss).sentence
@@ -145,13 +177,18 @@ class Mix:
         if run.ended_at is None:
             api.cancel(run.pk, by=self.boss, reason="the test is over")
             self.world.run_through(limit=300)
-        for row in SideEffect.objects.filter(run=run, state__in=[str(state) for state in EFFECT_OPEN]):
-            self.tell(row)
-            self.world.run_through(limit=300)
+        self.tell_open(run)
+        self.world.run_through(limit=300)
         run.refresh_from_db()
         steps = list(StepRun.objects.filter(run=run, ended_at__isnull=True).values_list("name", "state", "waits_for"))
         assert run.ended_at is not None, (run.state, run.parked_detail, steps)
         assert not steps
+
+    def tell_open(self, run: WorkflowRun) -> None:
+        """What a run has left open is settled, by a look into the books."""
+        for row in SideEffect.objects.filter(run=run, state__in=[str(state) for state in EFFECT_OPEN]):
+            self.tell(row)
+            self.world.run_through(limit=300)
 
 
 def broken() -> list[str]:
@@ -159,9 +196,14 @@ def broken() -> list[str]:
 
 
 def sends_after_the_stop(run: WorkflowRun) -> int:
-    """P6: nothing is sent once a cancel is asked, confirmed or not; nor after any other end."""
-    stopped = RunEvent.objects.filter(run=run, kind__in=["run.cancel_asked", "run.ended"]).order_by("sequence")[0]
-    return RunEvent.objects.filter(run=run, kind="effect.dispatched", sequence__gt=stopped.sequence).count()
+    """P6: nothing is sent once a cancel is asked, confirmed or not; nor after an end, unless an operator reopens it."""
+    events = RunEvent.objects.filter(run=run).order_by("sequence")
+    sends, is_stopped, is_final = 0, False, False
+    for kind in events.values_list("kind", flat=True):
+        is_final |= kind in ("run.cancel_asked", "run.abandoned")
+        is_stopped = (is_stopped or kind in STOPS) and kind not in GOES_ON
+        sends += kind == "effect.dispatched" and (is_stopped or is_final)
+    return sends
 
 
 @pytest.mark.parametrize("seed", range(2))

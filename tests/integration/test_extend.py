@@ -321,3 +321,24 @@ def test_explain_tells_the_extension(world: World, admin_user):
     told = [line.text for line in api.explain(run.pk).lines]
 
     assert any(text.startswith("Extended by admin (until ") and "tool_calls 7): a big order" in text for text in told)
+
+
+def test_what_was_not_done_is_rechecked_before_it_is_sent_after_the_extension(world: World):
+    """P9: the end freed what the run had reserved; nothing is sent on what was true before it."""
+    provider = Provider(faults=[raise_without_acting(UnknownOutcome("cut"))])
+    is_free = True
+    pay = pay_effect(provider, resend_when_absent=True)
+    run = api.start(pay_workflow(provider, pay, recheck=lambda run: is_free or "it is taken"), {"amount": 5})
+    world.run_until_idle()
+    end_now(world, run)
+    world.clock.advance(minutes=5)
+    world.run_until_idle()
+    assert state_of(run) is RunState.DEADLINE_EXCEEDED
+    assert SideEffect.objects.get(run=run).state == EffectState.ABSENT
+
+    is_free = False
+    extend(run, deadline=DAY)
+    world.run_through()
+
+    assert len(provider.sends) == 1
+    assert StepRun.objects.get(run=run, name="turned_down").state == StepState.SUCCEEDED
