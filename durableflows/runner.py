@@ -7,6 +7,7 @@ Called by the Celery tasks and by `testing`. Holds no opinion: what follows is d
 import logging
 import os
 import random
+import time
 from functools import partial
 from uuid import UUID
 
@@ -51,6 +52,7 @@ def run_step(run_id: UUID, step_id: UUID, *, task_id: str = "") -> bool:
 
     Crash   at any boundary: the rows say how far it got, and the sweeps go on from there
     """
+    began = time.monotonic()
     try:
         claim = claims.claim(run_id, step_id, task_id=task_id, pid=os.getpid())
     except NotFoundError as error:  # a message that outlived its run, or its database
@@ -61,11 +63,12 @@ def run_step(run_id: UUID, step_id: UUID, *, task_id: str = "") -> bool:
     cross(Boundary.CLAIM_AFTER_COMMIT)
     definition = registry.get(claim.lease.workflow, claim.lease.version)
     step = definition.step(claim.lease.step)
+    settle_by = began + step.timeout_seconds
     try:
         if step.atomic:
-            _perform_and_settle(claim, definition, step)
+            _perform_and_settle(claim, definition, step, settle_by)
         else:
-            _settle(claim, step, perform(claim, definition, step))
+            _settle(claim, step, perform(claim, definition, step), settle_by)
     except LeaseLost as lost:
         logger.warning("run %s: %s", run_id, lost)
     return True
@@ -155,7 +158,7 @@ class _NotDone(Exception):
         self.outcome = outcome
 
 
-def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> None:
+def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: StepDefinition, settle_by: float) -> None:
     """Let the body's writes and the checkpoint commit together: exactly once (S2.14).
 
     User code first, engine locks last, and the whole of it again when the database asks for it (P11).
@@ -175,19 +178,22 @@ def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: Step
     try:
         together()
     except _NotDone as failed:
-        _settle(claim, step, failed.outcome)
+        _settle(claim, step, failed.outcome, settle_by)
     except Exception as error:  # noqa: BLE001 - refused at the commit, or deadlocked too often: nothing of it remains
         # A connection lost at the commit may have committed: then the lease is gone, and this writes nothing.
-        _settle(claim, step, _unsettled(claim, step, error))
+        _settle(claim, step, _unsettled(claim, step, error), settle_by)
 
 
-def _settle(claim: Claim, step: StepDefinition, outcome: Outcome) -> None:
-    """Settle, also when the database is away for a while: the lease lasts a little longer than the step.
+def _settle(claim: Claim, step: StepDefinition, outcome: Outcome, settle_by: float) -> None:
+    """Settle, also when the database is away for as long as the step may take: the lease lasts a little longer.
+
+    Giving up earlier would leave the lease to run out, and the body would run again though it has ended well.
 
     An outcome that cannot be stored (a state that is too large) is a failure of its own: left alone, the step would
     start again whenever its lease runs out, and look as if it killed its workers.
     """
-    settle = patiently(claims.settle, give_up_after_seconds=settings().LEASE_MARGIN_SECONDS)
+    left_seconds = max(settle_by - time.monotonic(), settings().LEASE_MARGIN_SECONDS)
+    settle = patiently(claims.settle, give_up_after_seconds=left_seconds)
     try:
         settle(claim.lease, outcome, rng=_random, base=claim.data)
     except (OperationalError, InterfaceError):
