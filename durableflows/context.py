@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import connections
 
-from durableflows import artifacts, given, integrity, ledger, model_calls, secrets, selectors, wall_time
+from durableflows import artifacts, given, integrity, ledger, model_calls, pinned, secrets, selectors, wall_time
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import shape
@@ -24,6 +24,7 @@ from durableflows.core.definition import (
 )
 from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind, InDoubt, Outcome, Waits
 from durableflows.core.payload import JSON, check_size, storable
+from durableflows.core.pins import Manifest
 from durableflows.core.references import ArtifactRef, SecretRef
 from durableflows.core.refs import StepRef
 from durableflows.core.run import BINARY, Child, Decision, ModelCall, Result, Run, Signal
@@ -52,7 +53,7 @@ class RunContext(Run[WorkflowState]):
         self.id = str(claim.lease.run_id)
         self.state = states.load(definition.state_type, claim.data)
         self.owner_name, self.tenant, self.subject = claim.owner_name, claim.tenant, claim.subject
-        self.manifest = claim.manifest
+        self.manifest = Manifest(claim.manifest, pinned.load)
         self.item, self.item_key = claim.input.get("item"), claim.lease.item_key
         self.given_result: JSON = None
 

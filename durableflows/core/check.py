@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
+from durableflows.core import pins
 from durableflows.core.arguments import check_lookup
 from durableflows.core.definition import (
     SEND_BY_SECONDS,
@@ -27,7 +28,7 @@ _SLUG = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DOTTED = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PERMISSION = re.compile(r"\w+\.\w+")
 _HEADER = ("name", "version", "deadline", "budget")
-_RESERVED = frozenset({*_HEADER, "definition"})
+_RESERVED = frozenset({*_HEADER, *pins.OPTIONS, "definition"})
 
 Steps: TypeAlias = Mapping[str, StepDefinition]
 Problem: TypeAlias = tuple[str, str]

@@ -5,13 +5,13 @@ Owns the reading of a class body, once, into a frozen definition; `core.check` r
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
-from durableflows.core import check, migrations, registry
+from durableflows.core import check, migrations, pins, registry
 from durableflows.core.arguments import Arguments
 from durableflows.core.definition import (
     ApprovalSpec,
@@ -29,6 +29,7 @@ from durableflows.core.effects import EffectCall, LookupAnswer
 from durableflows.core.fingerprint import structure_of
 from durableflows.core.merge import declared as declared_merges
 from durableflows.core.migrations import MigrationDeclaration
+from durableflows.core.payload import JSON
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
 from durableflows.core.state import S, WorkflowState
@@ -227,6 +228,9 @@ class Workflow(Generic[S], metaclass=WorkflowMeta):
     version: ClassVar[int] = 1
     deadline: ClassVar[timedelta]
     budget: ClassVar[Budget] = Budget()
+    prompts: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    policies: ClassVar[Mapping[str, JSON]] = MappingProxyType({})
+    pins: ClassVar[Mapping[str, str]] = MappingProxyType({})
     definition: ClassVar[WorkflowDefinition]
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -263,6 +267,7 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
         structure=structure_of(steps.values(), state_type),
         merges=MappingProxyType(merges),
         migrations=MappingProxyType({one.from_version: one for one in changes}),
+        pins=pins.read(where, body),
         workflow=cls(),
     )
 

@@ -20,6 +20,7 @@ from durableflows.core.arguments import Arguments
 from durableflows.core.merge import Merge
 from durableflows.core.migrations import MigrationDefinition
 from durableflows.core.payload import JSON, sha256, storable, storable_text
+from durableflows.core.pins import Pins
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition
 
@@ -279,6 +280,7 @@ class WorkflowDefinition:
     structure: str
     merges: Mapping[str, Merge]
     migrations: Mapping[int, MigrationDefinition]
+    pins: Pins
     workflow: object
 
     def step(self, name: str) -> StepDefinition:

@@ -5,7 +5,6 @@ functions receive it. Never known to the pure core's deciders.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.payload import JSON
+from durableflows.core.pins import Manifest
 from durableflows.core.references import ArtifactRef, SecretRef
 from durableflows.core.refs import StepRef
 from durableflows.core.state import WorkflowState
@@ -114,7 +114,8 @@ class Run(ABC, Generic[S]):
     """One run, as its own step sees it. `state` is checked when assigned to and stored when the step settles.
 
     Shapes and units   id: UUID as text; owner_name and subject: '' for none; subject: what the run is about, as
-                       "app_label.model:pk"; manifest: what the run pinned at its start; item, item_key: what
+                       "app_label.model:pk"; manifest: what the run pinned at its start, with
+                       `manifest.prompt(name)` and `manifest.policy(name)`; item, item_key: what
                        `each(...)` gave this branch, None and '' elsewhere
     """
 
@@ -123,7 +124,7 @@ class Run(ABC, Generic[S]):
     owner_name: str
     tenant: str
     subject: str
-    manifest: Mapping[str, JSON]
+    manifest: Manifest
     item: JSON
     item_key: str
 

@@ -6,6 +6,7 @@ from durableflows.models.breaker import Breaker
 from durableflows.models.effect import EffectSend, ProviderEvent, SideEffect
 from durableflows.models.event import RunEvent
 from durableflows.models.model_call import ModelCall
+from durableflows.models.pinned import PinnedContent
 from durableflows.models.run import WorkflowRun
 from durableflows.models.signal import Signal
 from durableflows.models.step import StepAttempt, StepRun
@@ -18,6 +19,7 @@ __all__ = [
     "Breaker",
     "EffectSend",
     "ModelCall",
+    "PinnedContent",
     "ProviderEvent",
     "RunEvent",
     "SideEffect",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, gate, integrity, journal, ledger, progress
+from durableflows import clock, gate, integrity, journal, ledger, pinned, progress
 from durableflows.core import migrations, registry
 from durableflows.core import state as states
 from durableflows.core.definition import WorkflowDefinition
@@ -90,6 +90,7 @@ def _migrate(
     _rename_all(run, way)
     for step in steps:
         _rename_open(step, names[step.name], way)
+    pinned.keep(definition.pins, now)
     run.version, run.manifest = definition.version, {**manifest_of(definition), "migrated_from": before}
     run.schema_version = definition.state_type.schema_version
     integrity.seal(run, data, run.checkpoint_sequence + 1)

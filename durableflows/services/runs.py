@@ -8,7 +8,7 @@ from uuid import UUID
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 
-from durableflows import clock, integrity, journal, progress
+from durableflows import clock, integrity, journal, pinned, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import budget, registry
@@ -86,6 +86,7 @@ def _start(
     integrity.seal(run, data, 0)
     if not _insert(run):
         return WorkflowRun.objects.using(database()).get(tenant=tenant, business_key=key)
+    pinned.keep(definition.pins, now)
     facts: dict[str, JSON] = {"workflow": run.workflow, "version": run.version, "key": key, "request": digest}
     journal.record(run, "run.started", at=now, actor_name=run.owner_name, data=facts)
     progress.arrive(run, definition.start, now, Boundary.START_BEFORE_SEND)
@@ -147,6 +148,7 @@ def start_child(
     run.deadline_at = min(run.deadline_at, parent.deadline_at)
     integrity.seal(run, data, 0)
     run.save(using=database(), force_insert=True)
+    pinned.keep(definition.pins, now)
     facts: dict[str, JSON] = {"workflow": run.workflow, "version": run.version, "parent": str(parent.pk)}
     journal.record(run, "run.started", at=now, actor_name=run.owner_name, data={**facts, "request": digest})
     progress.arrive(run, definition.start, now, Boundary.START_BEFORE_SEND)
@@ -167,6 +169,7 @@ def manifest_of(definition: WorkflowDefinition) -> dict[str, JSON]:
         "state_schema": definition.state_type.schema_version,
         "engine": ENGINE_VERSION,
         "code": definition.code,
+        **definition.pins.manifest,
     }
 
 

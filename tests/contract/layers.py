@@ -15,6 +15,7 @@ PURE = (
     "core.currencies",
     "core.money",
     "core.shape",
+    "core.pins",
     "core.state",
     "core.states",
     "core.merge",
@@ -58,6 +59,7 @@ ROWS = (
     "models.event",
     "models.worker",
     "models.model_call",
+    "models.pinned",
     "models.breaker",
     "models",
     "models.locks",
@@ -76,6 +78,7 @@ WRITERS = (
     "ledger",
     "model_calls",
     "artifacts",
+    "pinned",
     "secrets",
     "notes",
 )

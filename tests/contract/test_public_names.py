@@ -45,7 +45,7 @@ VERBS = {
 }
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
-    "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "ModelCall",
+    "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "ModelCall", "PinnedContent",
 }  # fmt: skip
 
 
