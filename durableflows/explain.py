@@ -371,11 +371,16 @@ def _safe(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
         "pause": goes_on and not run.parked_reason,
         "resume": goes_on and is_paused,
         "retry": goes_on and retries and not is_paused,
-        "extend": run.ending_reason in _LIMITS and run.cancel_asked_at is None,
-        "redrive": run.state == RunState.FAILED and run.cancel_asked_at is None and rows.now < run.deadline_at,
+        "extend": run.ending_reason in _LIMITS and _may_reopen(run),
+        "redrive": run.state == RunState.FAILED and _may_reopen(run) and rows.now < run.deadline_at,
         "resolve": any(_is_resolvable(row, rows) for row in rows.effects),
     }
     return tuple(verb for verb, is_safe in verbs.items() if is_safe)
+
+
+def _may_reopen(run: WorkflowRun) -> bool:
+    """A cancel is final, and so is the end of a child: the run that started it is told within seconds."""
+    return run.cancel_asked_at is None and (run.ended_at is None or run.parent_id is None)
 
 
 def _is_resolvable(row: SideEffect, rows: Rows) -> bool:

@@ -111,7 +111,8 @@ def after(run: WorkflowRun, target: StepRun) -> list[StepRun]:
 
     A join counts from when it began, not from when its first branch came. Of other items only what they share counts.
     """
-    names = registry.get(run.workflow, run.version).reaches[target.name]
+    definition = registry.get(run.workflow, run.version)
+    names = definition.reaches[definition.step(target.name).name]
     rows = StepRun.objects.using(database()).filter(run=run, name__in=names, rewound=False).exclude(pk=target.pk)
     rows = rows.filter(Q(created_at__gte=target.created_at) | Q(started_at__gte=target.created_at))
     if target.gather_id is not None:
@@ -129,6 +130,11 @@ def rewind(run: WorkflowRun, step: StepRun, now: datetime) -> None:
         progress.close_step(run, step, now)
     step.stood, step.rewound = None, True
     step.store("stood", "rewound")
+
+
+def can_stand(run: WorkflowRun) -> bool:
+    """Does the run know where it stood when it ended? Those that ended before that was kept do not."""
+    return StepRun.objects.using(database()).filter(run=run, stood__isnull=False).exists()
 
 
 def is_awaited(run: WorkflowRun) -> bool:

@@ -86,6 +86,8 @@ def _check_may_go_on(run: WorkflowRun) -> None:
     reason = ended_by(run)
     if run.ending_reason and reason is None and run.ended_at is None:
         raise TooLate(f"the run is ending ({run.ending_reason}): its limits matter no more")
+    if run.ended_at is not None and reason is not None and not reopening.can_stand(run):
+        raise TooLate("the run ended before it was kept where its steps stood: start a new one")
     if run.ended_at is not None and reason is None and run.state != RunState.FAILED:
         raise TooLate(f"the run is {run.word}: its limits matter no more")
     check_may_reopen(run)

@@ -342,3 +342,21 @@ def test_what_was_not_done_is_rechecked_before_it_is_sent_after_the_extension(wo
 
     assert len(provider.sends) == 1
     assert StepRun.objects.get(run=run, name="turned_down").state == StepState.SUCCEEDED
+
+
+def test_a_run_of_before_that_was_kept_does_not_go_on(world: World):
+    run = WorkflowRun.objects.get(pk=waiting(world, "timer"))
+    end_now(world, run)
+    StepRun.objects.filter(run=run).update(stood=None)
+
+    with pytest.raises(TooLate, match="start a new one"):
+        extend(run, deadline=DAY)
+    assert state_of(run) is RunState.DEADLINE_EXCEEDED
+
+
+def test_what_is_safe_leaves_out_the_end_of_a_child(world: World):
+    run = WorkflowRun.objects.get(pk=waiting(world, "child"))
+    child = WorkflowRun.objects.get(parent=run)
+    end_now(world, child)
+
+    assert "extend" not in api.explain(child.pk).safe

@@ -20,8 +20,10 @@ from durableflows import (
     step,
     wait_for,
 )
+from durableflows.core import registry
 from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.doctor import Severity, examine
+from durableflows.errors import UnknownWorkflow
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.testing import World, open_request
 from tests.support.flows import act_then_raise
@@ -264,6 +266,14 @@ def test_the_owner_alone_may_not_redrive(world: World, django_user_model):
     with pytest.raises(NotAllowed):
         api.redrive(run.pk, by=owner, reason="x", step="pay")
     assert "may not redrive" in api.preview("redrive", run.pk, by=owner, step="pay").refused
+
+
+def test_a_process_without_the_workflow_leaves_the_run_as_it_is(world: World):
+    run = failed(world, Depot())
+
+    with registry.isolated(), pytest.raises(UnknownWorkflow):
+        redrive(run, "pay")
+    assert state_of(run) is RunState.FAILED
 
 
 class Parts(WorkflowState):
