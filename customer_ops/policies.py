@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from customer_ops import selectors
 from customer_ops.models import COUNTED, MAY_ASK, RefundRequest
@@ -63,12 +64,21 @@ def refund_facts(run: "Run[RefundState]") -> Facts:
             "requested by": request.requested_by_name,
             "rule": rule_that_asks(request) or "below the limit now",
             "order total": order.total,
-            "earlier refunds": [
-                f"{earlier.amount.display} on {earlier.created_at:%Y-%m-%d}: {earlier.reason}"
-                for earlier in selectors.earlier_refunds(request)[:EARLIER_SHOWN]
-            ],
+            "earlier refunds": _told(selectors.earlier_refunds(request)),
+            # A limit counts these too, and one whose answer was lost may have been paid.
+            "other refunds not settled yet": _told(selectors.open_refunds(request)),
         },
     )
+
+
+def _told(refunds: "QuerySet[RefundRequest]") -> list[str]:
+    """Say the newest in a line each, and how many more there are."""
+    shown = [
+        f"{one.amount.display} of order {one.charge.order.number} on {one.created_at:%Y-%m-%d}: {one.reason}"
+        for one in refunds[:EARLIER_SHOWN]
+    ]
+    more = refunds.count() - len(shown)
+    return [*shown, f"and {more} more"] if more > 0 else shown
 
 
 def still_refundable(run: "Run[RefundState]") -> bool | str:

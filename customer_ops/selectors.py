@@ -81,10 +81,21 @@ def _needs_a_look() -> Q:
 
 
 def earlier_refunds(request: RefundRequest) -> QuerySet[RefundRequest]:
-    """List the refunds that this request's customer got before, newest first."""
+    """List the refunds that this request's customer got, newest first."""
+    return _others(request).filter(state=RefundState.REFUNDED)
+
+
+def open_refunds(request: RefundRequest) -> QuerySet[RefundRequest]:
+    """List the other refunds of this request's customer that may still be paid, or may have been; newest first."""
+    return _others(request).filter(state=RefundState.PENDING)
+
+
+def _others(request: RefundRequest) -> QuerySet[RefundRequest]:
     customer = request.charge.order.customer
-    return RefundRequest.objects.filter(charge__order__customer=customer, state=RefundState.REFUNDED).exclude(
-        pk=request.pk
+    return (
+        RefundRequest.objects.filter(charge__order__customer=customer)
+        .exclude(pk=request.pk)
+        .select_related("charge__order")
     )
 
 

@@ -2,15 +2,24 @@
 
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import path
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
 
 from customer_ops import views
 
+
+class AnyNumber(StringConverter):
+    """Whatever a shop puts into its order numbers. Django's `path` stops at a line break: one would end the list."""
+
+    regex = "(?s:.+)"
+
+
+register_converter(AnyNumber, "number")
+
 urlpatterns = [
     path("", views.OrderList.as_view(), name="orders"),
-    # path: whatever a shop puts into its order numbers, the list can link to it.
-    path("orders/<path:number>/refund/", views.RequestRefund.as_view(), name="request-refund"),
-    path("orders/<path:number>/", views.OrderPage.as_view(), name="order"),
+    path("orders/<number:number>/refund/", views.RequestRefund.as_view(), name="request-refund"),
+    path("orders/<number:number>/", views.OrderPage.as_view(), name="order"),
     path("refunds/<int:pk>/call-off/", views.CallOffRefund.as_view(), name="call-off-refund"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),

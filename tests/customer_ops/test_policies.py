@@ -143,6 +143,23 @@ def test_facts_bind_what_is_paid_to_whom_and_only_show_the_rest(db: None) -> Non
     facts.dump()
 
 
+def test_who_decides_sees_what_else_of_the_customer_may_still_be_paid(db: None) -> None:
+    """The limit counts open refunds, so a manager is shown them: one whose answer was lost may have been paid."""
+    charge = make_charge(LARGE, order=make_order(LARGE, number="R-7"))
+    request = make_request(usd("600.00"), charge=charge)
+    make_request(usd("4.00"), charge=charge, state=RefundState.REJECTED)
+    make_request(usd("7.00"), charge=charge)
+    for _one in range(policies.EARLIER_SHOWN):
+        make_request(usd("1.00"), charge=charge)
+
+    context = policies.refund_facts(run_of(request)).context
+
+    assert context["earlier refunds"] == []
+    told = cast(list[str], context["other refunds not settled yet"])
+    assert len([line for line in told if line.startswith("$1.00 of order R-7 on ")]) == policies.EARLIER_SHOWN
+    assert told[-1] == "and 1 more"
+
+
 def test_a_request_does_not_stand_in_its_own_way(db: None) -> None:
     request = make_request(usd("100.00"), charge=make_charge(usd("100.00")), by=make_agent())
 

@@ -178,6 +178,16 @@ def test_a_hostile_order_number_leads_nowhere_else(browser: Client, number: str)
     assert response["Location"].startswith("/orders/")
 
 
+@pytest.mark.parametrize("number", ["R-1\nBcc: x", "R-1\r\n", "\n"], ids=repr)
+def test_an_order_number_with_a_line_break_takes_no_page_down(browser: Client, number: str) -> None:
+    """R28: one bad row of an import must not hide all other orders."""
+    make_charge(order=make_order(number=number))
+
+    assert browser.get("/").status_code == 200
+    assert browser.get(reverse("order", args=[number])).status_code == 200
+    assert browser.get(reverse("request-refund", args=[number])).status_code == 405
+
+
 def test_a_path_that_looks_like_a_host_is_not_redirected_to(browser: Client) -> None:
     """R29: the missing slash is added to our own address only."""
     response = browser.get("/", PATH_INFO="//other.example")
