@@ -17,7 +17,7 @@ from durableflows import api, clock, doctor, gate
 from durableflows.doctor import Finding, Severity
 from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
 from durableflows.explain_words import plain
-from durableflows.management import graph, operators, pages, tables
+from durableflows.management import faulttests, graph, operators, pages, tables
 from durableflows.management.operators import person, reason
 from durableflows.management.tables import Report, local, section, table
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun
@@ -238,5 +238,6 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "sweep": sweep,
     "ticker": ticker,
     "doctor": examine,
+    "faulttest": faulttests.play,
     "graph": show_graph,
 }

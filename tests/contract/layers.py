@@ -150,13 +150,34 @@ EDGES = (
     "celery",
     "checks",
     "apps",
+    "testing.crashes",
+    "testing.faults",
+    "testing.schedules",
+    "testing.shrink",
+    "testing.world",
+    "testing.scenarios",
+    "testing.receipts",
+    "testing.provider",
+    "testing.gateway",
+    "testing.sealed",
+    "testing.fakes",
+    "testing.due",
+    "testing.promises",
+    "testing.people",
+    "testing.play",
+    "testing.checkpoints",
+    "testing.report",
+    "testing.drive",
     "testing",
+    "pytest_plugin",
     "management",
+    "management.databases",
     "management.graph",
     "management.matrix",
     "management.pages",
     "management.tables",
     "management.operators",
+    "management.faulttests",
     "management.verbs",
     "management.commands",
     "management.commands.durableflows",
@@ -180,9 +201,10 @@ MAY_IMPORT_CELERY = ("broker", "dispatch", *EDGES)
 # The engine knows no provider and no transport; the broker's client belongs to Celery.
 NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "sentry_sdk", "flower")
 
-# The doors of durableflows that a project may use; the last one only in its tests.
+# The doors of durableflows that a project may use; the last one only in its tests, and in what `faulttest` plays.
 PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "signals", "testing")
 FOR_TESTS_ONLY = ("testing",)
+TESTS_OF_PROJECT = ("customer_ops.faulttests",)
 
 # The modules of a project that set Celery up; the rest of it reaches workers by the verbs of `api`.
 SETS_CELERY_UP = ("customer_ops.celery", "customer_ops.settings")

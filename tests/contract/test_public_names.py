@@ -48,6 +48,12 @@ ROWS = {
     "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "ModelCall", "PinnedContent",
 }  # fmt: skip
 
+TESTING = {
+    "Behaviour", "Boundary", "Crash", "FakeClock", "FlakyGateway", "Report", "Scenario", "Schedule", "World",
+    "crash_at", "effect_states", "faulttest", "next_due", "open_request", "run_step", "run_until_idle", "scenario",
+    "virtual",
+}  # fmt: skip
+
 
 def test_names_that_workflows_are_declared_with():
     assert set(durableflows.__all__) == DECLARING | ERRORS
@@ -62,6 +68,12 @@ def test_rows():
     from durableflows import models
 
     assert set(models.__all__) == ROWS
+
+
+def test_names_that_tests_are_written_with():
+    from durableflows import testing
+
+    assert set(testing.__all__) == TESTING
 
 
 @pytest.mark.parametrize("module", [durableflows, api], ids=lambda module: module.__name__)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,7 @@ from durableflows import api
 from durableflows.core import registry
 from durableflows.core.states import ApprovalState, RunState
 from durableflows.models import ApprovalRequest, WorkflowRun
-from durableflows.testing import World, virtual
+from durableflows.testing import Boundary, World, crash_at, virtual
 from tests.contract import docs
 from tests.contract.source import ROOT
 
@@ -82,3 +83,14 @@ def test_the_order_is_checked_paid_and_closed(sample: dict[str, Any]):
     assert (run.state, run.result, run.data["checked"]) == (RunState.SUCCEEDED, 2, ["a is fine", "b is fine"])
     notes = [event.data["text"] for event in run.events.filter(kind="run.note").order_by("sequence")]
     assert notes == ["reminded", "paid: {'amount': 5}"]
+
+
+@pytest.mark.parametrize("sample", ["howto/test-your-workflow"], indirect=True)
+def test_the_shown_tests_of_a_workflow_pass(sample: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sample, "faulttest", partial(sample["faulttest"], failures=1))
+    sample["test_refunds_survive"](None)
+    assert sample["faulttest"](sample["Refund"], sample["large_refund"], schedules=4).holds
+
+    with virtual() as world:
+        crash = lambda boundary: crash_at(Boundary(boundary))  # noqa: E731 - as the fixture does
+        sample["test_a_worker_dies_after_the_money_moved"](world, crash, monkeypatch)

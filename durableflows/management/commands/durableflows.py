@@ -17,6 +17,7 @@ from django.utils import timezone
 from durableflows.core.states import RunState
 from durableflows.errors import DurableflowsError
 from durableflows.explain_words import plain
+from durableflows.management import faulttests
 from durableflows.management.tables import Report, as_json
 from durableflows.management.verbs import VERBS
 from durableflows.services.reconcile import VERDICTS
@@ -45,6 +46,7 @@ class Command(BaseCommand):
         doctor.add_argument("run", nargs="?", default="", help="examine this run only")
         doctor.add_argument("--strict", action="store_true", help="exit code 1 for anything found")
         verb("gate", "before a deploy: could every live run go on under this code? exit code 1 when one could not")
+        _add_faulttest(verb)
         graph = verb("graph", "print states and legal moves as Mermaid")
         graph.add_argument(
             "--write-docs", action="store_true", help="write the printed pages of docs/reference instead"
@@ -84,6 +86,23 @@ def _add_readers(verb: Any) -> None:
     runs.add_argument("--limit", type=_limit, default=50, help="at most so many (default 50, at most 1000)")
     for name, text in (("show", "one run with its rows"), ("explain", "one run in plain sentences")):
         verb(name, text).add_argument("run", help="the run's id")
+
+
+def _add_faulttest(verb: Any) -> None:
+    played = verb(
+        "faulttest", "play a workflow through crashes, lost messages and faulty providers, in a test database"
+    )
+    played.add_argument("name", help="a workflow, or one scenario of a faulttests.py")
+    played.add_argument("--schedules", type=_many, default=500, help="how many for each scenario (default 500)")
+    played.add_argument("--seed", type=_count, default=1, help="of the schedules that are drawn (default 1)")
+    played.add_argument("--replay", default="", help="one schedule, as it was printed, instead of many")
+    played.add_argument(
+        "--database",
+        choices=[faulttests.TEST, faulttests.MEMORY],
+        default=faulttests.TEST,
+        help="a test database beside the project's own, or SQLite in memory, which is quicker",
+    )
+    played.add_argument("--processes", type=_count, default=0, help="play side by side (default: one a processor)")
 
 
 def _add_writers(verb: Any) -> None:
@@ -174,6 +193,12 @@ def _count(text: str) -> int:
 def _limit(text: str) -> int:
     if not 1 <= (number := _count(text)) <= 1000:
         raise ArgumentTypeError(f"{number} is not between 1 and 1000")
+    return number
+
+
+def _many(text: str) -> int:
+    if not 1 <= (number := _count(text)) <= 1_000_000:
+        raise ArgumentTypeError(f"{number} is not between 1 and 1000000")
     return number
 
 

@@ -1,14 +1,6 @@
-"""For tests of workflows: time that a test moves, messages that a test carries, crashes at named boundaries.
+"""Time that a test moves, and messages that a test carries: one process that plays workers, broker and ticker.
 
-    def test_refund(db, user):
-        clock = FakeClock()
-        with virtual(clock) as world:
-            run = api.start(Refund, {...}, by=user)
-            world.run_until_idle()
-            ...
-
-The rows, locks and transactions are the real ones; only the clock, the broker and the worker processes are played.
-Works inside Django's TestCase: nothing here waits for `on_commit`.
+Works inside Django's TestCase: nothing here waits for `on_commit`. The next due moments are read from the rows.
 """
 
 from collections import deque
@@ -17,20 +9,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from durableflows import boundaries, clock, dispatch, lookups, runner
-from durableflows.boundaries import Boundary
+from durableflows import clock, dispatch, lookups, runner
 from durableflows.core.states import RUN_MOVING, ApprovalState, EffectState, StepState
-from durableflows.models import ApprovalRequest, SideEffect, StepRun
+from durableflows.errors import NotFoundError
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.services import children, reconcile, sweeps
 from durableflows.transactions import database
 
-__all__ = ["Boundary", "Crash", "FakeClock", "World", "crash_at", "virtual"]
-
 MOVING = [str(state) for state in RUN_MOVING]
-
-
-class Crash(BaseException):
-    """The process died at a boundary. BaseException: no code of ours or a user's may handle it."""
 
 
 class FakeClock:
@@ -71,7 +57,7 @@ class World:
         self.messages.clear()
         return count
 
-    def deliver(self, name: str, arguments: tuple[str, ...]) -> None:
+    def deliver(self, name: str, arguments: tuple[str, ...], *, task_id: str = "") -> None:
         """Do what a worker does with one message."""
         if name == dispatch.LOOKUP_TASK:
             step_id = lookups.look_up(UUID(arguments[0]))
@@ -80,7 +66,7 @@ class World:
         elif name == dispatch.CROSSING_TASK:
             children.carry(UUID(arguments[0]))
         else:
-            runner.run_step(UUID(arguments[0]), UUID(arguments[1]), task_id=f"test-{len(self.sent)}")
+            runner.run_step(UUID(arguments[0]), UUID(arguments[1]), task_id=task_id or f"test-{len(self.sent)}")
 
     def run_until_idle(self, *, limit: int = 200) -> None:
         """Deliver and sweep until nothing is due at this moment. Raises AssertionError after `limit` turns."""
@@ -140,27 +126,52 @@ def effect_states(run_id: UUID) -> list[tuple[str, EffectState]]:
     return [(row.operation, EffectState(row.state)) for row in rows]
 
 
+_worlds: list[World] = []
+
+
 @contextmanager
 def virtual(fake: FakeClock | None = None) -> Iterator[World]:
     """Play clock, broker and workers in this process."""
     world = World(fake or FakeClock())
-    with clock.replaced(world.clock), dispatch.replaced(world.carry):
-        yield world
-
-
-@contextmanager
-def crash_at(boundary: Boundary, *, times: int = 1) -> Iterator[None]:
-    """Let the process "die" (raise Crash) when it next crosses the boundary, `times` times."""
-    left = times
-
-    def hook(crossed: Boundary) -> None:
-        nonlocal left
-        if crossed is boundary and left > 0:
-            left -= 1
-            raise Crash(str(boundary))
-
-    boundaries.install(hook)
+    _worlds.append(world)
     try:
-        yield
+        with clock.replaced(world.clock), dispatch.replaced(world.carry):
+            yield world
     finally:
-        boundaries.install(None)
+        _worlds.remove(world)
+
+
+def run_until_idle(*, limit: int = 200) -> None:
+    """Do all that is due now, as workers and a ticker would, in this process. AssertionError after `limit` turns.
+
+    Inside `virtual()` it is that world which goes on; elsewhere the clock is the real one and nothing is published.
+    """
+    if _worlds:
+        _worlds[-1].run_until_idle(limit=limit)
+        return
+    world = World(FakeClock(clock.now()))
+    with dispatch.replaced(world.carry):
+        world.run_until_idle(limit=limit)
+
+
+def run_step(run: WorkflowRun | UUID, name: str = "") -> StepRun:
+    """Make one attempt at a READY step of a run, and return its row as it is then.
+
+    name     of the step, where several are READY
+    Raises   NotFoundError when no such step is READY and due
+    """
+    run_id = run.pk if isinstance(run, WorkflowRun) else run
+    ready = StepRun.objects.using(database()).filter(run_id=run_id, state=StepState.READY)
+    step = (ready.filter(name=name) if name else ready).order_by("created_at", "pk").first()
+    if step is None or not _attempt(step):
+        which = f"step {name}" if name else "step"
+        raise NotFoundError(f"no {which} of run {run_id} is READY and due now")
+    step.refresh_from_db()
+    return step
+
+
+def _attempt(step: StepRun) -> bool:
+    if _worlds:
+        return runner.run_step(step.run_id, step.pk, task_id="test")
+    with dispatch.replaced(lambda name, arguments: None):
+        return runner.run_step(step.run_id, step.pk, task_id="test")

@@ -1,0 +1,113 @@
+"""What is due in some runs, read from their rows in a few queries: the next moment, and which sweeps have work now.
+
+A ticker asks each sweep each second; a simulation that did so would spend half its time asking. Reads only.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from durableflows.core.states import RUN_MOVING, STEP_OPEN, ApprovalState, EffectState, RunState, StepState
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.transactions import database
+
+MOVING = [str(state) for state in RUN_MOVING]
+OPEN = [str(state) for state in STEP_OPEN]
+_AFTER = timedelta(microseconds=1)
+"""A lease is void when its last moment is over."""
+
+LIMITS = (("deadlines",), ("idle runs",))
+"""What ends a run by a limit: nobody waits for that, and a run that only this would end has been forgotten (P10)."""
+STEP_SWEEPS = {
+    StepState.RUNNING: ("overdue leases",),
+    StepState.RETRY_SCHEDULED: ("due retries",),
+    StepState.READY: ("unsent steps",),
+    StepState.NEEDS_RECONCILIATION: ("unsettled effects",),
+    StepState.WAITING: ("unsettled effects", "timers"),
+}
+
+
+@dataclass
+class Due:
+    """Moments at which something happens by itself, and the sweeps that would do it."""
+
+    moments: list[tuple[datetime, tuple[str, ...]]] = field(default_factory=list)
+    always: set[str] = field(default_factory=set)
+    """Sweeps whose work has no time of its own."""
+    is_live: bool = False
+    """Has a run not ended?"""
+    asks: bool = False
+    """Is a request open, or does a step wait for a signal?"""
+
+    def next(self, now: datetime) -> datetime | None:
+        """The next moment after now. None: only a person, or nobody, can make a run go on."""
+        return min((moment for moment, sweeps in self.moments if moment > now and sweeps not in LIMITS), default=None)
+
+    def sweeps(self, now: datetime) -> set[str]:
+        """The sweeps that have something to do now."""
+        return self.always.union(*(sweeps for moment, sweeps in self.moments if moment <= now))
+
+
+def look(known: Sequence[UUID]) -> Due:
+    """See what is due in all runs but the known ones."""
+    due = Due()
+    runs = (
+        WorkflowRun.objects.using(database())
+        .exclude(pk__in=known)
+        .values_list("pk", "state", "deadline_at", "idle_at", "ended_at")
+    )
+    ids, is_ending = [], False
+    for run_id, state, deadline_at, idle_at, ended_at in runs:
+        ids.append(run_id)
+        is_ending |= state == RunState.ENDING
+        due.is_live |= ended_at is None
+        if ended_at is None:
+            due.moments.append((deadline_at, ("deadlines",)))
+        if ended_at is None and idle_at is not None:
+            due.moments.append((idle_at, ("idle runs",)))
+    if is_ending:
+        due.always.add("quiet ends")
+    due.moments += _steps(ids, due)
+    due.moments += _effects(ids, is_ending=is_ending)
+    requests = list(_requests(ids))
+    due.moments += requests
+    due.asks |= bool(requests)
+    return due
+
+
+def _steps(ids: list[UUID], due: Due) -> Iterator[tuple[datetime, tuple[str, ...]]]:
+    rows = StepRun.objects.using(database()).filter(run__in=ids)
+    values = rows.values_list("state", "waits_on", "wake_at", "resend_at", "must_end_by", "run__state")
+    for state, waits_on, wake_at, resend_at, must_end_by, run_state in values:
+        due.asks |= waits_on == "signal"
+        if waits_on == "child" or state == StepState.CANCELLED:
+            due.always.add("children")
+        if state not in OPEN or run_state not in MOVING:
+            continue
+        moment = wake_at
+        if state == StepState.RUNNING:
+            moment = must_end_by and must_end_by + _AFTER
+        elif state == StepState.READY:
+            moment = resend_at and max(resend_at, wake_at or resend_at)
+        if moment is not None and state in STEP_SWEEPS:
+            yield moment, STEP_SWEEPS[StepState(state)]
+
+
+def _effects(ids: list[UUID], *, is_ending: bool) -> Iterator[tuple[datetime, tuple[str, ...]]]:
+    rows = SideEffect.objects.using(database()).filter(run__in=ids)
+    for state, settles_at, audit_at, asked_until in rows.values_list(
+        "state", "settles_at", "audit_at", "lookup_must_end_by"
+    ):
+        if is_ending and settles_at is not None:
+            yield settles_at, ("quiet ends",)
+        if asked_until is not None:
+            yield asked_until + _AFTER, ("unsettled effects", "audits")
+        if state == EffectState.ABSENT and audit_at is not None:
+            yield audit_at, ("audits", "lost audits")
+
+
+def _requests(ids: list[UUID]) -> Iterator[tuple[datetime, tuple[str, ...]]]:
+    rows = ApprovalRequest.objects.using(database()).filter(run__in=ids, state=ApprovalState.OPEN)
+    for expires_at in rows.values_list("expires_at", flat=True):
+        yield expires_at, ("expired requests",)

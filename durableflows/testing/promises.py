@@ -1,0 +1,145 @@
+"""Judges the rows and the provider's books at the end of a simulation: which promise of the design does not hold?
+
+Reads only. The promises are those of docs/concepts/guarantees.md; the doctor's findings of severity `broken` count too.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from durableflows import api, clock, doctor
+from durableflows.core.states import EffectState, StepState, WaitsOn
+from durableflows.doctor import Finding, Severity
+from durableflows.doctor.budgets import examine_budgets
+from durableflows.doctor.effects import examine_effects
+from durableflows.doctor.history import examine_history
+from durableflows.doctor.rows import Scope
+from durableflows.doctor.states import examine_states
+from durableflows.models import RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
+from durableflows.testing.provider import Books
+from durableflows.transactions import database
+
+Blame = Callable[[str, str], None]
+
+ENDS = ("step.succeeded", "step.failed", "step.cancelled")
+PROMISE_OF = {"budget-count": "P7", "event-chain": "P13", "state-digest": "P13", "operation-twice": "P3"}
+NOT_DONE = (EffectState.PLANNED, EffectState.REJECTED, EffectState.ABSENT)
+
+
+class Standing(StrEnum):
+    """How a schedule ended. WAITS: for a person, for a reason that the run says."""
+
+    OK = "ok"
+    WAITS = "waits"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A promise of the design, by its number, and how it does not hold."""
+
+    promise: str
+    text: str
+
+
+def judge(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> Standing:
+    """Check every promise that can be read from rows and books. Whatever does not hold goes to `blame`."""
+    _acts_once(books, blame)
+    _books_agree(runs, books, blame)
+    _doctor(runs, blame)
+    standings = [_stands(run, blame) for run in runs]
+    for run in runs:
+        _budget(run, blame)
+        _one_settlement(run, blame)
+    return Standing.WAITS if Standing.WAITS in standings else Standing.OK
+
+
+def explained(run: WorkflowRun) -> list[str]:
+    """The run's story as `manage.py durableflows explain` tells it."""
+    story = api.explain(run.pk)
+    lines = [f"{run.workflow}: {story.sentence}", *(f"  {line.text}" for line in story.lines)]
+    return [*lines, f"  next: {story.next}"] if story.next else lines
+
+
+def _acts_once(books: Books, blame: Blame) -> None:
+    for operation, keys in books.acts.items():
+        if len(keys) > 1:
+            blame("P3", f"the provider acted {len(keys)} times for one operation: {operation}")
+
+
+def _books_agree(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> None:
+    """CONFIRMED means that it happened; what is known not to have happened has not (protocol, I5)."""
+    rows = SideEffect.objects.using(database()).filter(run__in=[run.pk for run in runs], verdict="")
+    for effect, state, key, alert in rows.values_list("effect", "state", "key", "contradiction"):
+        done = key in books.entries
+        if state == EffectState.CONFIRMED and not done:
+            blame("P5", f"{effect} is CONFIRMED, and the provider knows nothing of it")
+        if state in NOT_DONE and done and not alert:
+            blame("P5", f"{effect} is {state}, and the provider has done it")
+
+
+def _doctor(runs: Sequence[WorkflowRun], blame: Blame) -> None:
+    ours = {run.pk for run in runs}
+    if not ours:
+        return
+    for finding in _examined(runs):
+        if finding.severity is Severity.BROKEN and (finding.run_id is None or finding.run_id in ours):
+            blame(PROMISE_OF.get(finding.code, "doctor"), f"{finding.code}: {finding.text}")
+
+
+def _examined(runs: Sequence[WorkflowRun]) -> Sequence[Finding]:
+    """What the doctor finds; of runs that have ended it need not ask what comes next."""
+    run_id = runs[0].pk if len(runs) == 1 else None
+    if any(run.ended_at is None for run in runs):
+        return doctor.examine(run_id)
+    scope = Scope(clock.now(), run_id, None)
+    return [*examine_states(scope), *examine_effects(scope), *examine_budgets(scope), *examine_history(scope)]
+
+
+def _stands(run: WorkflowRun, blame: Blame) -> Standing:
+    """A run that is left alone has ended, or waits for a person and says why (P10)."""
+    if run.ended_at is not None:
+        return Standing.OK
+    if run.parked_reason:
+        if not run.parked_detail:
+            blame("P10", "the run is parked and nothing says why")
+        return Standing.WAITS
+    steps = list(StepRun.objects.using(database()).filter(run=run, ended_at__isnull=True))
+    asks = [step for step in steps if step.needs_person]
+    if asks and not run.alert:
+        blame("P10", f"{asks[0].name} needs a person, and nobody is told")
+    waiting = [step for step in steps if step.needs_person or _is_outside(step)]
+    if not waiting:
+        names = ", ".join(f"{step.name} is {step.state}" for step in steps) or "no step is open"
+        blame("P10", f"the run is {run.state} and nothing would ever move it: {names}")
+    return Standing.WAITS
+
+
+def _is_outside(step: StepRun) -> bool:
+    """Waits for somebody outside: an answer, a signal without a time-out, a child that waits itself, other branches."""
+    return step.state == StepState.WAITING_HUMAN or (
+        step.state == StepState.WAITING
+        and step.waits_on in (str(WaitsOn.SIGNAL), str(WaitsOn.CHILD), str(WaitsOn.BRANCHES), str(WaitsOn.TURN))
+    )
+
+
+def _budget(run: WorkflowRun, blame: Blame) -> None:
+    """No limit is passed (P7); that the counters are exact, the doctor sees from the rows."""
+    for name, used in (("attempts", run.attempts_count), ("iterations", run.iterations_count)):
+        limit = run.budget.get(name)
+        if limit is not None and Decimal(used) > Decimal(str(limit)):
+            blame("P7", f"{used} {name} were used, of {limit}")
+
+
+def _one_settlement(run: WorkflowRun, blame: Blame) -> None:
+    """Each step ends once, by one attempt (P2)."""
+    events = RunEvent.objects.using(database()).filter(run=run, kind__in=ENDS, step__isnull=False)
+    for step, times in Counter(events.values_list("step__name", "step_id")).items():
+        if times > 1:
+            blame("P2", f"the step {step[0]} ended {times} times")
+    attempts = StepAttempt.objects.using(database()).filter(step__run=run, outcome="done")
+    for step, times in Counter(attempts.values_list("step__name", "step_id")).items():
+        if times > 1:
+            blame("P2", f"{times} attempts settled the step {step[0]}")
