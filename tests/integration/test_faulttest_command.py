@@ -88,7 +88,7 @@ def databases() -> set[str]:
 
 
 def test_an_unknown_name_says_what_is_known():
-    with pytest.raises(CommandError, match=r"there is no scenario and no workflow 'refnd'; did you mean 'refund'"):
+    with pytest.raises(CommandError, match=r"there is no scenario and no workflow 'refnd', did you mean 'refund'"):
         call_command("durableflows", "faulttest", "refnd")
 
 
