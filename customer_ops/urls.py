@@ -16,6 +16,8 @@ class AnyNumber(StringConverter):
 
 register_converter(AnyNumber, "number")
 
+handler400 = "customer_ops.views.errors.bad_request"
+
 urlpatterns = [
     path("", views.OrderList.as_view(), name="orders"),
     path("orders/<number:number>/refund/", views.RequestRefund.as_view(), name="request-refund"),

@@ -273,5 +273,9 @@ def check_may_cancel(run: WorkflowRun, by: Any) -> None:
 
 def _check_may_start(by: Any, tenant: str) -> None:
     """Without TENANTS_OF nobody has said who belongs where, and the project's own code chooses the tenant."""
+    if by is not None and by.pk is None:
+        raise InvalidState(
+            "by= is nobody who is logged in: give a user who is stored, or None for the project's own code"
+        )
     if by is not None and settings().TENANTS_OF and not acts_in(by, tenant):
         raise NotAllowed(f"{by} does not act in tenant {tenant!r}, and starts nothing there")

@@ -11,6 +11,7 @@ from django.utils.timesince import timesince
 from durableflows import explain_words
 from durableflows.core.money import Money
 from durableflows.errors import InvalidState
+from durableflows.models import WorkflowRun
 
 register = template.Library()
 
@@ -76,6 +77,15 @@ def tone(value: object) -> str:
 def safe_verb(verb: str) -> str:
     """What a verb that is safe now means for a person."""
     return explain_words.SAFE_WORDS.get(verb, verb)
+
+
+@register.filter
+def safe_command(verb: str, run: WorkflowRun) -> str:
+    """How an operator does a verb that is safe now and has no page of its own; otherwise nothing."""
+    extra = {"extend": " --deadline …", "redrive": " --step …"}
+    if verb not in ("cancel", "pause", "resume", "retry", *extra):
+        return ""
+    return f"manage.py durableflows {verb} {run.pk}{extra.get(verb, '')} --reason …"
 
 
 @register.filter

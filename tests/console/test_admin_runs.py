@@ -72,6 +72,17 @@ def test_a_run_is_shown_with_all_that_happened(
     assert "default-src 'self'" in response["Content-Security-Policy"]
 
 
+def test_what_is_safe_and_has_no_page_of_its_own_is_shown_as_a_command(
+    asked: ApprovalRequest, person: People, browse: Browse
+):
+    operator = browse(person("operator", "durableflows.operate_run"))
+
+    page = text(operator.get(reverse("admin:durableflows_workflowrun_change", args=[asked.run_id])))
+
+    assert f"manage.py durableflows cancel {asked.run_id} --reason" in page
+    assert "manage.py durableflows answer" not in page
+
+
 def test_a_run_shows_its_effects_with_sends_and_receipts(ask: Ask, manager: User, person: People, browse: Browse):
     asked = ask(HOSTILE)
     api.answer(asked.pk, "approve", by=manager, facts_digest=asked.facts_digest)

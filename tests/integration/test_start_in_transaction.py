@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import AnonymousUser, Group
 from django.db import connection, connections, transaction
 
-from durableflows import api, runner
+from durableflows import InvalidState, api, runner
 from durableflows.core import registry
 from durableflows.core.states import RunState
 from durableflows.models import RunEvent, StepRun, WorkflowRun
@@ -228,3 +228,13 @@ def test_an_answer_that_is_rolled_back_is_none(world: World, django_user_model):
     world.run_until_idle()
 
     assert len(provider.acts) == 1
+
+
+def test_somebody_who_is_not_logged_in_cannot_be_the_owner(world: World):
+    """A view that passes `request.user` on is told what to give instead."""
+    flow = pay_workflow(Provider())
+
+    with pytest.raises(InvalidState, match="nobody who is logged in"):
+        api.start(flow, {"amount": 5}, by=AnonymousUser())
+
+    assert not WorkflowRun.objects.exists()

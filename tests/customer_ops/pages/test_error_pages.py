@@ -80,3 +80,13 @@ def test_the_log_in_page_says_what_was_wrong_and_keeps_the_name(client: Client, 
     assert "Please enter a correct username and password" in words(page)
     assert 'value="nora"' in text(page)
     assert "wrong" not in text(page).replace("co-field-wrong", "")
+
+
+def test_what_cannot_be_read_is_answered_in_words(client: Client, db: None) -> None:
+    """A form in a character set that Django refuses: whoever reads it once more fails as the first time."""
+    page = client.post("/login/", b"username=x", content_type="application/x-www-form-urlencoded; charset=utf-16")
+
+    assert page.status_code == 400
+    assert "Nothing was done" in words(page)
+    assert STYLE in text(page)
+    assert "Content-Security-Policy" in page
