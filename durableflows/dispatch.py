@@ -8,13 +8,14 @@ can send them too.
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from celery import current_app
 from django.db import transaction
+from django.db.models import Q
 from kombu.exceptions import ChannelError
 
 from durableflows import broker, clock
@@ -31,6 +32,8 @@ logger = logging.getLogger("durableflows.dispatch")
 
 LOOKUP_TASK = "durableflows.lookup"
 CROSSING_TASK = "durableflows.crossing"
+UNCLAIMED_SECONDS = 3.0
+UNCLAIMED_CAP_SECONDS = 60.0
 
 
 def send_after_commit(step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
@@ -141,6 +144,20 @@ def queued_messages(queue: str | None) -> int | None:
         return 0 if str(error.reply_code) == "404" else None
     except Exception:  # noqa: BLE001 - the broker is away
         return None
+
+
+def unclaimed(now: datetime) -> Q:
+    """Steps that were sent longer ago than a message takes through an empty queue: 3 s, doubled with each send.
+
+    A broker may lose messages any number of times, so there is no last time; at most a minute, because a worker that
+    does not know the step throws its message away each time, and the queue is empty too.
+    """
+    long_ago = Q(sent_at__lte=now - timedelta(seconds=UNCLAIMED_CAP_SECONDS))
+    pause_seconds, sends = UNCLAIMED_SECONDS, 1
+    while pause_seconds < UNCLAIMED_CAP_SECONDS:
+        long_ago |= Q(sends__lte=sends, sent_at__lte=now - timedelta(seconds=pause_seconds))
+        pause_seconds, sends = pause_seconds * 2, sends + 1
+    return long_ago
 
 
 def _note_send(step: StepRun, error: str) -> None:

@@ -43,7 +43,6 @@ BATCH = 200
 MOVING = [str(state) for state in RUN_MOVING]
 # A run that is ending tries nothing more; its steps would only be refused, and keep others from their turn.
 GOING_ON = [str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]
-UNCLAIMED_SECONDS = 3.0
 
 
 def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
@@ -219,8 +218,7 @@ def send_ready(now: datetime) -> int:
 
 def send_unclaimed(now: datetime) -> int:
     """Send at once what was sent and not claimed, when the broker says that its queue is empty: it lost them (R02)."""
-    before = now - timedelta(seconds=UNCLAIMED_SECONDS)
-    lost = _steps().filter(state=StepState.READY, sent_at__lt=before, sends__lt=6, run__state__in=GOING_ON)
+    lost = _steps().filter(dispatch.unclaimed(now), state=StepState.READY, run__state__in=GOING_ON)
     lost = lost.exclude(retry_reason__startswith=WAITS_FOR_WORKER).order_by("sent_at")
     empty: dict[str | None, bool] = {}
     sent = 0

@@ -49,10 +49,29 @@ def test_a_lost_message_is_sent_again_at_once_when_the_broker_is_empty(world: Wo
     played = stage(world)
     monkeypatch.setattr(dispatch, "queued_messages", lambda queue: 0)
 
-    played.pass_time(sweeps.UNCLAIMED_SECONDS + 0.5)
+    played.pass_time(dispatch.UNCLAIMED_SECONDS + 0.5)
     played.sweep()
 
     assert messages_of(played) == 1
+
+
+def test_a_broker_that_loses_its_messages_again_and_again_is_given_them_within_a_minute_each_time(
+    world: World, monkeypatch
+):
+    """R02, P1: there is no number of losses after which a step stands still."""
+    played = stage(world)
+    monkeypatch.setattr(dispatch, "queued_messages", lambda queue: 0)
+    pauses: list[float] = []
+
+    for _ in range(9):
+        before = world.clock.now()
+        world.lose_messages()
+        while not messages_of(played):
+            played.pass_time(0.5)
+            played.sweep()
+        pauses.append((world.clock.now() - before).total_seconds())
+
+    assert pauses == [3, 6, 12, 24, 48, 60, 60, 60, 60]
 
 
 def test_a_message_that_waits_in_the_queue_is_not_sent_again_at_once(world: World, monkeypatch):
@@ -60,7 +79,7 @@ def test_a_message_that_waits_in_the_queue_is_not_sent_again_at_once(world: Worl
     played = stage(world)
     monkeypatch.setattr(dispatch, "queued_messages", lambda queue: 7)
 
-    played.pass_time(sweeps.UNCLAIMED_SECONDS + 0.5)
+    played.pass_time(dispatch.UNCLAIMED_SECONDS + 0.5)
     played.sweep()
 
     assert messages_of(played) == 0
