@@ -19,7 +19,7 @@ SHOWN = (
     (selectors.WAITING, "Waiting for a manager"),
     (selectors.LOOK, "In doubt or needs a person"),
     (selectors.REFUNDED, "Refunded"),
-    (selectors.REFUSED, "Refused, failed or called off"),
+    (selectors.REFUSED, "Rejected, failed or called off"),
 )
 """The filters of the list, in words."""
 

@@ -69,7 +69,7 @@ class RefundState(models.TextChoices):
     REFUNDED = "REFUNDED", "refunded"
     REJECTED = "REJECTED", "rejected"
     FAILED = "FAILED", "failed"
-    WITHDRAWN = "WITHDRAWN", "withdrawn"
+    WITHDRAWN = "WITHDRAWN", "called off"
 
 
 COUNTED = (RefundState.PENDING, RefundState.REFUNDED)

@@ -106,7 +106,7 @@ def _settles(payment: Outside | None) -> datetime | None:
 
 def _next_of_step(facts: RunFacts, now: datetime) -> Phrase | None:
     if facts.question is not None:
-        silence = "others are asked" if facts.question.asks_others else "it is denied by itself"
+        silence = "others are asked" if facts.question.asks_others else "it is rejected by itself"
         return Phrase(f"A manager decides; if nobody answers, {silence}", facts.question.expires_at)
     if facts.step_state == "RETRY_SCHEDULED":
         why = f" ({in_words(facts.retry_reason)})" if facts.retry_reason else ""

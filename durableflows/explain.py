@@ -184,7 +184,7 @@ def _asking(step: StepRun, rows: Rows) -> str:
     request = next((request for request in rows.requests if request.step_id == step.pk), None)
     if request is None:
         return "Waiting for a decision"
-    then = "then others are asked" if _has_rung(request) else "denied by itself"
+    then = "then others are asked" if _has_rung(request) else "rejected by itself"
     at = when(request.expires_at, rows.now)
     expiry = f"{then}, {at}" if _has_rung(request) else f"{then} {at}"
     return f"Waiting for a decision since {moment(request.created_at, rows.now)}; {expiry}"
@@ -341,7 +341,7 @@ def _next_of(step: StepRun, rows: Rows) -> tuple[datetime | None, str]:
     if step.state == StepState.WAITING_HUMAN:
         request = next((request for request in rows.requests if request.step_id == step.pk), None)
         expires = request.expires_at if request else None
-        return expires, "others are asked" if request and _has_rung(request) else "the request expires and is denied"
+        return expires, "others are asked" if request and _has_rung(request) else "the request expires and is rejected"
     if step.state == StepState.RETRY_SCHEDULED:
         return step.wake_at, f"{plain(step)} is tried again"
     if step.state == StepState.READY:

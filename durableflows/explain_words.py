@@ -284,7 +284,7 @@ def _request_closed(fact: Fact) -> Said:
     if fact.data.get("state") in ("APPROVED", "REJECTED"):  # the answer itself is a line
         return None
     if fact.data.get("state") == "EXPIRED":
-        return "Nobody answered in time: the request was denied by itself", "problem"
+        return "Nobody answered in time: the request was rejected by itself", "problem"
     return _with("The request was closed", fact.text("reason")), "note"
 
 

@@ -152,7 +152,7 @@ class ApprovalSpec:
     on_expiry: Expiry = "deny"
 
     def ladder(self) -> tuple[Escalate, ...]:
-        """List the escalations in order; after the last one the request is denied."""
+        """List the escalations in order; after the last one the request is rejected."""
         rungs: list[Escalate] = []
         rung: Expiry = self.on_expiry
         while isinstance(rung, Escalate):

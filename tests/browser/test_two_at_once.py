@@ -80,7 +80,7 @@ def test_a_manager_whose_page_is_open_is_told_that_the_agent_called_the_refund_o
     agent.page.get_by_role("link", name="Call this refund off").click()
     agent.page.get_by_label("Reason").fill("She keeps it.")
     agent.page.get_by_role("button", name="Call the refund off").click()
-    see(agent.page, "withdrawn")
+    see(agent.page, "called off")
     decide(question, "Approve")
 
     expect(question.locator("body")).to_contain_text("too late")

@@ -25,6 +25,6 @@ def test_a_refund_is_called_off_without_javascript(desk: Desk, visit: Visit) -> 
     agent.page.get_by_role("link", name="Call this refund off").click()
     agent.page.get_by_label("Reason").fill("She keeps it.")
     agent.page.get_by_role("button", name="Call the refund off").click()
-    reload_until(agent.page, "withdrawn")
+    reload_until(agent.page, "called off")
 
     assert desk.paid_back(order) == []

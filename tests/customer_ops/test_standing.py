@@ -85,7 +85,7 @@ def test_who_is_looked_after(state: str, run: RunFacts | None, wanted: bool) -> 
             facts("WAITING_HUMAN", question=QUESTION),
             "No money has left",
             None,
-            "A manager decides; if nobody answers, it is denied by itself",
+            "A manager decides; if nobody answers, it is rejected by itself",
         ),
         (
             facts(payment="DISPATCHED", step="pay", step_state="RUNNING"),

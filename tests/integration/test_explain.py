@@ -88,8 +88,8 @@ def test_a_request_says_since_when_and_what_happens_by_itself(world: World, mana
     assert (first.next, first.next_at) == ("others are asked", world.clock.now() - timedelta(seconds=1))
     assert first.safe == ("answer", "cancel", "pause")
     assert "A decision was asked for: Pay 900 to Ada" in texts(first, "waiting")
-    assert last.sentence == "Waiting for a decision since Mon 5 Jan 09:00; denied by itself on Sun 11 Jan 09:00"
-    assert last.next == "the request expires and is denied"
+    assert last.sentence == "Waiting for a decision since Mon 5 Jan 09:00; rejected by itself on Sun 11 Jan 09:00"
+    assert last.next == "the request expires and is rejected"
 
 
 def test_an_answer_is_told_with_its_person_and_comment(world: World, manager):
@@ -109,7 +109,7 @@ def test_a_request_that_nobody_answers_is_told(world: World):
         world.run_until_idle()
         world.clock.advance(days=3, seconds=1)
 
-    assert "Nobody answered in time: the request was denied by itself" in texts(told(run), "problem")
+    assert "Nobody answered in time: the request was rejected by itself" in texts(told(run), "problem")
 
 
 def test_a_retry_says_why_and_when(world: World):

@@ -83,7 +83,7 @@ def test_what_was_not_sent_is_called_off_and_the_amount_is_free(browser: Client,
     assert refund.ended_because.endswith(": wrong customer")
     assert selectors.balance(refund.charge).left == usd("100.00")
     page = words(browser.get("/orders/R-1/"))
-    assert "$60.00 withdrawn" in page
+    assert "$60.00 called off" in page
     assert "Called off by" in page
     assert "Call this refund off" not in page
 

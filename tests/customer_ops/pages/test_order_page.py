@@ -163,7 +163,7 @@ def test_a_large_refund_waits_for_a_manager_and_says_until_when(
     assert 'data-seconds="15"' in text(browser.get("/orders/R-1/"))
     world.clock.advance(days=3, seconds=1)
     world.run_until_idle()
-    assert "if nobody answers, it is denied by itself on" in page(browser)
+    assert "if nobody answers, it is rejected by itself on" in page(browser)
     world.clock.advance(days=3, seconds=1)
     world.run_until_idle()
     assert "rejected because nobody answered in time" in page(browser).lower()
