@@ -105,6 +105,10 @@ def _answer_too_late(page: Page, made: Made) -> None:
     expect(page.locator("body")).to_contain_text("too late")
 
 
+def _open_first_row(page: Page, _made: Made) -> None:
+    page.locator("#df-list a").first.click()
+
+
 def _open_mail(text: str) -> Callable[[Page, Made], None]:
     return lambda page, made: page.get_by_role("link", name=text).first.click()
 
@@ -119,9 +123,14 @@ SIGHTS = (
     Sight("call-off", _order("waiting"), "agent", "no money leaves", act=_open_call_off),
     Sight("order-hostile", _order("hostile"), "agent", "window.hostile=1"),
     Sight("order-endless", _order("endless"), "agent", "Donaudampf"),
-    Sight("questions", _at(f"{ADMIN}/approvalrequest/"), "manager", "R-2001", focus="", skins=ADMINS),
+    Sight("questions", _at(f"{ADMIN}/approvalrequest/"), "manager", "R-2001", focus=".df", skins=ADMINS),
     Sight(
-        "no-questions", _at(f"{ADMIN}/approvalrequest/?standing=overdue"), "manager", "overdue", focus="", skins=ADMINS
+        "no-questions",
+        _at(f"{ADMIN}/approvalrequest/?standing=overdue"),
+        "manager",
+        "overdue",
+        focus=".df",
+        skins=ADMINS,
     ),
     Sight("question", _question("waiting"), "manager", "R-2002", focus=".df", skins=ADMINS),
     Sight("question-decided", _question("decided"), "manager", "Measured it.", focus=".df", skins=ADMINS),
@@ -146,9 +155,18 @@ SIGHTS = (
     Sight("answer-taken", _answer("decided"), "manager", "You approved", focus=".df", skins=ADMINS),
     Sight("question-hostile", _question("hostile"), "manager", "window.hostile=1", focus=".df", skins=ADMINS),
     Sight("question-endless", _question("endless"), "manager", "Donaudampf", focus=".df", skins=ADMINS),
-    Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus="", skins=ADMINS),
+    Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus=".df", skins=ADMINS),
     Sight("run", _run("many"), "manager", "refund", focus=".df", skins=ADMINS),
     Sight("run-hostile", _run("hostile"), "manager", "refund", focus=".df", skins=ADMINS),
+    Sight(
+        "row",
+        _at(f"{ADMIN}/sideeffect/"),
+        "manager",
+        "All side effects",
+        focus=".df",
+        skins=ADMINS,
+        act=_open_first_row,
+    ),
     Sight("not-found", _at("/orders/none/"), "agent", "no such"),
     Sight("mails", _at("/"), "", "Your refund", skins=(MAILS,)),
     Sight("mail-hostile", _at("/?to=script"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),
