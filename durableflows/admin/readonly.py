@@ -103,7 +103,11 @@ class ReadOnly(ModelAdmin):
         """Show one row, with a way back to all of them."""
         page = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
         list_address = reverse(page, current_app=self.admin_site.name)
-        extra_context = {"list_address": list_address, "title": self.opts.verbose_name, **(extra_context or {})}
+        extra_context = {
+            "list_address": list_address,
+            "title": str(self.opts.verbose_name).capitalize(),
+            **(extra_context or {}),
+        }
         return guarded(super().changeform_view(request, object_id, form_url, extra_context))
 
     def history_view(

@@ -85,6 +85,14 @@ def test_every_row_is_shown(model: str, paid: ApprovalRequest, root: User, brows
     check(response)
 
 
+def test_the_page_of_a_row_says_on_top_what_it_is(paid: ApprovalRequest, root: User, browse: Browse):
+    row = SideEffect.objects.get()
+
+    response = browse(root).get(reverse("admin:durableflows_sideeffect_change", args=[row.pk]))
+
+    assert '<h1 class="df-title"><bdi>Side effect</bdi></h1>' in check(response)
+
+
 @pytest.mark.parametrize("model", OURS)
 def test_the_admins_own_history_leads_to_the_row(model: str, root: User, browse: Browse):
     """Nobody changes rows in the admin, so its log of changes would be an empty page."""
