@@ -9,6 +9,7 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker_app"]
 DURABLEFLOWS = {
     "STALE_SECONDS": float(os.environ.get("TEST_STALE_SECONDS", "30")),
     "LOOKUP_SECONDS": 1.0,
+    "LOOKUP_CAP_SECONDS": float(os.environ.get("TEST_LOOKUP_CAP_SECONDS", "600")),
     "AUDIT_SECONDS": float(os.environ.get("TEST_AUDIT_SECONDS", "86400")),
     "UNKNOWN_WORKFLOW_SECONDS": float(os.environ.get("TEST_UNKNOWN_SECONDS", "900")),
 }
