@@ -35,8 +35,8 @@ from tests.worker_app.storm import HANDS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.worker, pytest.mark.slow]
 
-RUNS = int(os.environ.get("CHAOS_RUNS") or "120")
-MINUTES = float(os.environ.get("CHAOS_MINUTES") or "1.5")
+RUNS = int(os.environ.get("CHAOS_RUNS") or "50")
+MINUTES = float(os.environ.get("CHAOS_MINUTES") or "0.7")
 WORKERS = int(os.environ.get("CHAOS_WORKERS") or "2")
 SEED = int(os.environ.get("CHAOS_SEED") or "0") or random.SystemRandom().randrange(1, 10**6)
 STALE_SECONDS = 6.0
