@@ -14,7 +14,7 @@ from durableflows import (
 )
 from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.errors import LeaseLost, RunHalted
-from durableflows.models import StepRun, WorkflowRun
+from durableflows.models import StepRun
 from durableflows.services import sweeps
 from durableflows.testing import World, effect_states
 from tests.support.flows import (
@@ -133,15 +133,15 @@ def test_halts_and_lost_leases_pass_through_except_exception(world: World, how: 
     assert_sound(run.pk, provider)
 
 
-def test_a_parked_run_sends_nothing_more_and_its_worker_is_halted(world: World):
-    """RunHalted: the run is parked by somebody while the body works; it goes on where it was."""
+def test_a_paused_run_sends_nothing_more_and_its_worker_is_halted(world: World):
+    """RunHalted: the run is paused by somebody while the body works; it goes on where it was."""
     provider = Provider()
     pay = pay_effect(provider)
     seen: list[object] = []
 
     def body(run: Run[PayState]) -> None:
         if not seen:
-            WorkflowRun.objects.filter(pk=run.id).update(parked_reason="paused", parked_detail="a test")
+            api.pause(run.id, reason="a test")
         try:
             run.effect(pay, amount=5)
         except Exception as error:  # noqa: BLE001
@@ -156,7 +156,7 @@ def test_a_parked_run_sends_nothing_more_and_its_worker_is_halted(world: World):
     assert seen == [RunHalted]
     assert state_of(run.pk) is RunState.PARKED
     assert provider.sends == []
-    api.retry(run.pk, reason="go on")
+    api.resume(run.pk, reason="go on")
     world.run_through()
     assert state_of(run.pk) is RunState.SUCCEEDED
     assert_sound(run.pk, provider)
