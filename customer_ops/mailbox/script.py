@@ -1,6 +1,6 @@
 """How the catcher is told to misbehave: a text file, one line for each mail to come, used from the top and used once.
 
-    RCPT 451 4.3.0 try again later      refuse the recipient, for now
+    RCPT 451 4.3.0 try again later      refuse the recipient this time
     RCPT 550 5.1.1 no such mailbox      refuse it for good
     TEXT 451 4.3.0 try again later      read the text, then refuse it
     TEXT cut-before                     read the text and hang up; it is lost

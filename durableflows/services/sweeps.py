@@ -136,65 +136,47 @@ def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool])
 def wake_due(now: datetime) -> int:
     """Make retries READY whose time has come, and send them."""
     steps = _steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=GOING_ON)
-    return _each(steps.order_by("wake_at"), _wake_crossing)
-
-
-def _wake_crossing(step_id: UUID) -> bool:
-    woken = _wake(step_id)
-    cross(Boundary.TIMER_AFTER_COMMIT)
-    return woken
-
-
-@transact
-def _wake(step_id: UUID) -> bool:
-    run_id = progress.run_of(step_id)
-    run = try_lock_run(run_id) if run_id else None
-    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
-        return False
-    step = lock_step(step_id)
-    now = clock.now()
-    if step.state != StepState.RETRY_SCHEDULED or step.wake_at is None or step.wake_at > now:
-        return False
-    progress.apply(run, step, Decision("make_ready", reason=step.retry_reason), now=now)
-    cross(Boundary.TIMER_BEFORE_COMMIT)
-    return True
+    return _each(steps.order_by("wake_at"), _go_on_crossing)
 
 
 def end_waits(now: datetime) -> int:
     """Let steps begin whose time has come, and runs go on that have waited in vain for a signal."""
     kinds = [str(WaitsOn.TIMER), str(WaitsOn.SIGNAL)]
     steps = _steps().filter(state=StepState.WAITING, waits_on__in=kinds, wake_at__lte=now, run__state__in=GOING_ON)
-    return _each(steps.order_by("wake_at"), _end_wait_crossing)
+    return _each(steps.order_by("wake_at"), _go_on_crossing)
 
 
-def _end_wait_crossing(step_id: UUID) -> bool:
-    ended = _end_wait(step_id)
+def _go_on_crossing(step_id: UUID) -> bool:
+    went_on = _go_on(step_id)
     cross(Boundary.TIMER_AFTER_COMMIT)
-    return ended
+    return went_on
 
 
 @transact
-def _end_wait(step_id: UUID) -> bool:
+def _go_on(step_id: UUID) -> bool:
     run_id = progress.run_of(step_id)
     run = try_lock_run(run_id) if run_id else None
     if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
         return False
     step = lock_step(step_id)
     now = clock.now()
-    if step.state != StepState.WAITING or step.wake_at is None or step.wake_at > now:
-        return False
-    decision = _end_of_wait(step)
-    if decision is None or not _is_known(run):
+    decision = _when_due(run, step) if step.wake_at is not None and step.wake_at <= now else None
+    if decision is None:
         return False
     progress.apply(run, step, decision, now=now)
     cross(Boundary.TIMER_BEFORE_COMMIT)
     return True
 
 
-def _end_of_wait(step: StepRun) -> Decision | None:
+def _when_due(run: WorkflowRun, step: StepRun) -> Decision | None:
+    """What a step does whose time has come; None for one that waits for no time any more."""
+    if step.state == StepState.RETRY_SCHEDULED:
+        return Decision("make_ready", reason=step.retry_reason)
+    if step.state != StepState.WAITING:
+        return None
     if step.waits_on == WaitsOn.TIMER:
         return Decision("make_ready", reason="its time has come")
-    if step.waits_on == WaitsOn.SIGNAL and step.input.get("on_timeout"):
+    if step.waits_on == WaitsOn.SIGNAL and step.input.get("on_timeout") and _is_known(run):
         return after_timeout(str(step.input["wants"]), str(step.input["on_timeout"]))
     return None
 

@@ -13,7 +13,7 @@ from durableflows.testing.play import Outcome, Simulation
 DEEPEST = 40
 """Savepoints within each other; schedules whose first fault comes later share this one."""
 
-Todo = dict[int, list[Schedule]]
+Waiting = dict[int, list[Schedule]]
 
 
 def outcomes(first: Simulation, calm: Outcome, wanted: Sequence[Schedule]) -> Iterator[Outcome]:
@@ -21,10 +21,10 @@ def outcomes(first: Simulation, calm: Outcome, wanted: Sequence[Schedule]) -> It
 
     first   a simulation that has not begun; calm: how it goes without a fault
     """
-    todo: Todo = {}
+    waiting: Waiting = {}
     for one in wanted:
-        todo.setdefault(_turns_before(one, calm), []).append(one)
-    return _from(first, 0, todo)
+        waiting.setdefault(_turns_before(one, calm), []).append(one)
+    return _from(first, 0, waiting)
 
 
 def _turns_before(wanted: Schedule, calm: Outcome) -> int:
@@ -33,14 +33,14 @@ def _turns_before(wanted: Schedule, calm: Outcome) -> int:
     return min(min(turns, default=1) - 1, DEEPEST)
 
 
-def _from(here: Simulation, played: int, todo: Todo) -> Iterator[Outcome]:
-    if any(turns > played for turns in todo):
+def _from(here: Simulation, played: int, waiting: Waiting) -> Iterator[Outcome]:
+    if any(turns > played for turns in waiting):
         with fakes.rolled_back():
             further = here.branch(Schedule())
             if further.advance():
-                yield from _from(further, played + 1, todo)
-                todo = {turns: schedules for turns, schedules in todo.items() if turns <= played}
-    for turns, schedules in todo.items():
+                yield from _from(further, played + 1, waiting)
+                waiting = {turns: schedules for turns, schedules in waiting.items() if turns <= played}
+    for turns, schedules in waiting.items():
         if turns >= played:
             for one in schedules:
                 yield here.branch(one).finish()
