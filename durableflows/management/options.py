@@ -1,0 +1,78 @@
+"""What may stand behind an option of `manage.py durableflows`: texts in, values out, or a message that says what fits.
+
+Called by `argparse` alone. Reads no row.
+"""
+
+import json
+from argparse import ArgumentTypeError
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from django.utils import timezone
+
+from durableflows.explain_words import plain
+
+UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def span_or_moment(text: str) -> timedelta | datetime:
+    """90m, 36h, 3d, 2w, or a moment; one without a time zone is in the project's."""
+    if text.isascii() and text[:-1].isdigit() and text[-1:] in UNITS and len(text) < 8:
+        return timedelta(**{UNITS[text[-1]]: int(text[:-1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{plain(text, 40)!r} is neither 90m, 36h, 3d, 2w nor 2030-01-31T12:00Z") from None
+    return moment if moment.tzinfo else timezone.make_aware(moment)
+
+
+def more_budget(text: str) -> tuple[str, object]:
+    """NAME=MORE."""
+    name, _, more = text.partition("=")
+    try:
+        number = Decimal(more)
+    except InvalidOperation:
+        raise ArgumentTypeError(f"{plain(text, 40)!r} is not NAME=MORE, such as tool_calls=5") from None
+    return name, int(number) if number.is_finite() and number == number.to_integral_value() else number
+
+
+def count(text: str) -> int:
+    """A whole number from 0."""
+    if not text.isascii() or not text.isdigit():
+        raise ArgumentTypeError(f"{plain(text, 40)!r} is not a whole number from 0")
+    return int(text[:18])
+
+
+def limit(text: str) -> int:
+    """1 to 1000."""
+    if not 1 <= (number := count(text)) <= 1000:
+        raise ArgumentTypeError(f"{number} is not between 1 and 1000")
+    return number
+
+
+def many(text: str) -> int:
+    """1 to 1000000."""
+    if not 1 <= (number := count(text)) <= 1_000_000:
+        raise ArgumentTypeError(f"{number} is not between 1 and 1000000")
+    return number
+
+
+def json_value(text: str) -> Any:
+    """Any JSON."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentTypeError(f"this is not JSON: {error}") from None
+
+
+def receipt(text: str) -> dict[str, Any]:
+    """A JSON object that is not empty."""
+    value = json_value(text)
+    if not isinstance(value, dict) or not value:
+        raise ArgumentTypeError('the receipt must be a JSON object, such as {"id": "re_17"}')
+    return value
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")

@@ -1,0 +1,135 @@
+"""The verbs of `manage.py durableflows` with their options, as `argparse` reads them. `verbs` does them."""
+
+from collections.abc import Callable
+
+from django.core.management.base import CommandParser
+
+from durableflows.core.states import RunState
+from durableflows.management import faulttests, options
+from durableflows.services.reconcile import VERDICTS
+
+Verb = Callable[[str, str], CommandParser]
+"""Adds a verb with its help."""
+
+
+def add_verbs(verb: Verb) -> None:
+    """Declare every verb."""
+    _add_readers(verb)
+    _add_operators(verb)
+    _add_writers(verb)
+    _add_upkeep(verb)
+    _add_proofs(verb)
+    _add_faulttest(verb)
+    _add_printed(verb)
+
+
+def _add_readers(verb: Verb) -> None:
+    runs = verb("list", "runs, newest first")
+    runs.add_argument("--workflow", default="", help="only runs of this workflow")
+    runs.add_argument("--state", default="", choices=[str(state) for state in RunState], help="only in this state")
+    runs.add_argument("--limit", type=options.limit, default=50, help="at most so many (default 50, at most 1000)")
+    for name, text in (("show", "one run with its rows"), ("explain", "one run in plain sentences")):
+        verb(name, text).add_argument("run", help="the run's id")
+
+
+def _add_faulttest(verb: Verb) -> None:
+    played = verb(
+        "faulttest", "play a workflow through crashes, lost messages and faulty providers, in a test database"
+    )
+    played.add_argument("name", help="a workflow, or one scenario of a faulttests.py")
+    played.add_argument("--schedules", type=options.many, default=500, help="how many for each scenario (default 500)")
+    played.add_argument("--seed", type=options.count, default=1, help="of the schedules that are drawn (default 1)")
+    played.add_argument("--replay", default="", help="one schedule, as it was printed, instead of many")
+    played.add_argument(
+        "--database",
+        choices=[faulttests.TEST, faulttests.MEMORY],
+        default=faulttests.TEST,
+        help="a test database beside the project's own, or SQLite in memory, which is quicker",
+    )
+    played.add_argument(
+        "--processes", type=options.count, default=0, help="play side by side (default: one a processor)"
+    )
+
+
+def _add_writers(verb: Verb) -> None:
+    signal = verb("signal", "send a message to a run: to the step that waits for this name, or to the next that will")
+    resolve = verb("resolve", "say what happened with an effect in doubt")
+    signal.add_argument("run", help="the run's id")
+    signal.add_argument("name", help="as wait_for(...) names it")
+    signal.add_argument("--payload", type=options.json_value, default=None, help='as JSON: {"amount": 5}')
+    signal.add_argument("--key", default="", help="the same key again is dropped")
+    signal.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
+    resolve.add_argument("effect", help="the effect's id, as `show` prints it")
+    resolve.add_argument("--verdict", required=True, choices=VERDICTS)
+    resolve.add_argument(
+        "--row-version", required=True, type=options.count, help="as `show` printed it: what you decided on"
+    )
+    resolve.add_argument("--receipt", type=options.receipt, help='what the provider says, as JSON: {"id": "re_17"}')
+    migrate = verb("migrate", "let a run, or all of a workflow that can, go on under a newer version")
+    migrate.add_argument("run", nargs="?", default="", help="the run's id")
+    migrate.add_argument("--workflow", default="", help="all of its live runs that declared migrations lead further")
+    migrate.add_argument("--to", dest="target", type=options.count, help="default: the highest that can be reached")
+    _add_person(resolve)
+    _add_person(migrate)
+
+
+OPERATORS = {
+    "cancel": "ask for the end of a run; it ends when nothing of it is in doubt any more",
+    "retry": "let a parked run go on, or bring its retry forward",
+    "pause": "let a run stand still: what is under way ends, and nothing more begins",
+    "resume": "let a paused run go on",
+    "extend": "give a run more time or budget; one that these have ended goes on where it stood",
+    "redrive": "let a failed or parked run go on from an earlier step; what has happened is not done again",
+    "abandon": "end a run over what is open, and name who settles that",
+}
+
+
+def _add_operators(verb: Verb) -> None:
+    parsers = {name: verb(name, text) for name, text in OPERATORS.items()}
+    for parser in parsers.values():
+        parser.add_argument("run", help="the run's id")
+        parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
+        _add_person(parser)
+    extend, redrive, abandon = parsers["extend"], parsers["redrive"], parsers["abandon"]
+    extend.add_argument(
+        "--deadline",
+        type=options.span_or_moment,
+        default=None,
+        help="so much more, 90m 36h 3d 2w, or until 2030-01-31T12:00Z",
+    )
+    extend.add_argument(
+        "--budget",
+        type=options.more_budget,
+        action="append",
+        default=[],
+        metavar="NAME=MORE",
+        help="tool_calls=5; idle=SECONDS",
+    )
+    redrive.add_argument("--step", required=True, help="a step that the run has been at")
+    redrive.add_argument("--item", default="", help="the item's key, for a step of each(...)")
+    redrive.add_argument(
+        "--repeat", action="append", default=[], metavar="EFFECT", help="do this once more, although it has happened"
+    )
+    abandon.add_argument("--heir", required=True, help="username of who settles what is left")
+
+
+def _add_person(parser: CommandParser) -> None:
+    parser.add_argument("--reason", required=True, help="stays on the record")
+    parser.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
+
+
+def _add_upkeep(verb: Verb) -> None:
+    verb("sweep", "do once what is due: retries, lost leases and messages, expired requests, ends")
+    verb("ticker", "sweep until TERM or Ctrl-C, beside workers that have no ticker of their own")
+
+
+def _add_proofs(verb: Verb) -> None:
+    doctor = verb("doctor", "prove the promises from the rows; exit code 1 when one is broken")
+    doctor.add_argument("run", nargs="?", default="", help="examine this run only")
+    doctor.add_argument("--strict", action="store_true", help="exit code 1 for anything found")
+    verb("gate", "before a deploy: could every live run go on under this code? exit code 1 when one could not")
+
+
+def _add_printed(verb: Verb) -> None:
+    graph = verb("graph", "print states and legal moves as Mermaid")
+    graph.add_argument("--write-docs", action="store_true", help="write the printed pages of docs/reference instead")

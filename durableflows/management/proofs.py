@@ -1,0 +1,48 @@
+"""Verbs that examine rows and say what is wrong with them. They change nothing."""
+
+import dataclasses
+from argparse import Namespace
+
+from durableflows import api, doctor, gate
+from durableflows.doctor import Finding, Severity
+from durableflows.explain_words import plain
+from durableflows.management.tables import Report
+
+
+def examine(options: Namespace) -> Report:
+    """Prove the promises from the rows."""
+    found = doctor.examine(api.get(options.run).pk if options.run else None)
+    is_ill = any(one.severity is Severity.BROKEN for one in found) or (options.strict and bool(found))
+    data = [
+        {"severity": one.severity, "code": one.code, "run": one.run_id, "text": one.text, "cure": one.cure}
+        for one in found
+    ]
+    counts = {severity: sum(one.severity is severity for one in found) for severity in Severity}
+    total = ", ".join(f"{count} {severity}" for severity, count in counts.items())
+    return Report(
+        data, [*_findings(found), total if found else "nothing is broken, due or needs attention"], int(is_ill)
+    )
+
+
+def _findings(found: tuple[Finding, ...]) -> list[str]:
+    lines: list[str] = []
+    for one in found:
+        run = f" run {one.run_id}" if one.run_id else ""
+        lines += [f"{one.severity} [{one.code}]{run}: {plain(one.text)}", f"  {one.cure}"]
+    return lines
+
+
+def look_through_gate(options: Namespace) -> Report:
+    """Could every live run go on under this code? Fails when one could not."""
+    verdict = gate.examine()
+    rows = [dataclasses.asdict(obstacle) for obstacle in verdict.obstacles]
+    lines = [f"{verdict.runs} runs are under way; " + ("all can go on" if verdict.is_open else "some could not go on")]
+    for one in verdict.obstacles:
+        word = "STOPS" if one.stops else "note"
+        lines += [
+            f"{word}: {one.runs} of {one.workflow} version {one.version}: {plain(one.text)} (such as {one.example})",
+            f"    {one.cure}",
+        ]
+    return Report(
+        {"runs": verdict.runs, "open": verdict.is_open, "obstacles": rows}, lines, 0 if verdict.is_open else 1
+    )
