@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery import current_app
-from kombu.exceptions import ChannelError
+from celery.exceptions import QueueNotFound
+from kombu.exceptions import ChannelError, EncodeError
 from kombu.pools import ProducerPool
 
 from durableflows.conf import settings
 from durableflows.core.classify import describe
 
 REST_SECONDS = 5.0
+OURS = (QueueNotFound, EncodeError)
+"""What is raised for a message that no broker could take: its step names a queue that the project does not have."""
 
 
 class BrokerRests(Exception):
@@ -58,7 +61,8 @@ _allowance: ContextVar[_Allowance | None] = ContextVar("durableflows_broker_allo
 def producer() -> Iterator[Any]:
     """Give a kombu Producer for one call. Raises BrokerRests at once after a failure, else what the broker raises.
 
-    A ChannelError is an answer: the broker is there. Any other error lets it rest; a success ends the rest.
+    A ChannelError is an answer: the broker is there. OURS are the message's own fault: nothing was asked of it. Any
+    other error lets it rest; a success ends the rest.
     """
     way = _way()
     way.check()
@@ -67,7 +71,7 @@ def producer() -> Iterator[Any]:
         with way.pool.acquire(block=True, timeout=settings().PUBLISH_SECONDS) as taken:
             yield taken
         way.rests_until = 0.0
-    except ChannelError:
+    except (ChannelError, *OURS):
         raise
     except Exception as error:
         way.rest(error)

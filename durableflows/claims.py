@@ -65,7 +65,7 @@ def _refused(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefiniti
         return None
     changed = _changed_from_outside(run, step)
     if changed:
-        _park(run, ParkedReason.INTEGRITY, changed, now)
+        park(run, ParkedReason.INTEGRITY, changed, now)
         return None
     if now >= run.deadline_at:
         progress.begin_ending(
@@ -117,7 +117,7 @@ def _definition(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefin
             f"{run.workflow} v{run.version} here has other steps, effects or state than the run began with; "
             "deploy the old code beside it, or migrate the run"
         )
-        _park(run, ParkedReason.INCOMPATIBLE, detail, now)
+        park(run, ParkedReason.INCOMPATIBLE, detail, now)
         return None
     return definition
 
@@ -152,11 +152,12 @@ def park_if_unknown(run_locked: WorkflowRun, step_locked: StepRun, now: datetime
     known = known_releases(now)
     if known is None or (run.workflow, run.version) in known:
         return False
-    _park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {run.workflow} v{run.version}", now)
+    park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {run.workflow} v{run.version}", now)
     return True
 
 
-def _park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) -> None:
+def park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) -> None:
+    """Stop a locked run until somebody makes it go on, and store it."""
     progress.park(run, Park(reason, detail), now)
     progress.conclude(run, now)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from celery import current_app
@@ -34,6 +34,20 @@ LOOKUP_TASK = "durableflows.lookup"
 CROSSING_TASK = "durableflows.crossing"
 UNCLAIMED_SECONDS = 3.0
 UNCLAIMED_CAP_SECONDS = 60.0
+TAKEN_SECONDS = 6.0
+"""A ticker has a due row to itself for so long: longer than a publish takes, which PUBLISH_SECONDS bounds."""
+MOST_FAULTY_SENDS = 10
+
+
+class Unsendable(Exception):
+    """A step's message cannot be sent, however well the broker is."""
+
+
+class Failure(NamedTuple):
+    """Why a message did not leave, or nothing; and whether that was the message's own fault."""
+
+    text: str = ""
+    is_ours: bool = False
 
 
 def send_after_commit(step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
@@ -51,17 +65,49 @@ def send(step_id: UUID) -> bool:
 
     False too when the time for sending is used up (`broker.at_most`): the row stays due as it is.
     """
+    step = _ready(step_id, Q())
+    return step is not None and not _send(step).text
+
+
+def send_due(step_id: UUID, still_due: Q) -> bool:
+    """Send a step that a sweep has found due, unless another ticker has taken it since, or it is not due any more.
+
+    Raises   Unsendable when not the broker but the message itself was at fault, MOST_FAULTY_SENDS times
+    Crash    before the message it is due again after TAKEN_SECONDS; after it, too, and its second message does nothing
+    """
+    step = _ready(step_id, still_due)
+    if step is None or not _take(step):
+        return False
+    failure = _send(step)
+    if failure.is_ours and step.sends + 1 >= MOST_FAULTY_SENDS:
+        raise Unsendable(f"{step.name} could not be sent to a worker {step.sends + 1} times: {failure.text}")
+    return not failure.text
+
+
+def _ready(step_id: UUID, still_due: Q) -> StepRun | None:
     if not broker.has_time():
+        return None
+    steps = StepRun.objects.using(database()).select_related("run")
+    return steps.filter(still_due, pk=step_id, state=StepState.READY).first()
+
+
+def _take(step: StepRun) -> bool:
+    """Take the row for one publish. Whoever read it before finds `resend_at` changed, and so does a late note."""
+    now = clock.now()
+    until = now + timedelta(seconds=TAKEN_SECONDS)
+    rows = StepRun.objects.using(database()).filter(pk=step.pk, state=StepState.READY, resend_at=step.resend_at)
+    if not rows.update(resend_at=until, sent_at=now):
         return False
-    step = StepRun.objects.using(database()).select_related("run").filter(pk=step_id, state=StepState.READY).first()
-    if step is None:
-        return False
+    step.resend_at = until
+    return True
+
+
+def _send(step: StepRun) -> "Failure":
     run = step.run
-    error = publish(
-        f"{run.workflow}.{step.name}", (str(run.pk), str(step.pk)), queue_of(run.workflow, run.version, step.name)
-    )
-    _note_send(step, error)
-    return not error
+    queue = queue_of(run.workflow, run.version, step.name)
+    failure = _publish(f"{run.workflow}.{step.name}", (str(run.pk), str(step.pk)), queue)
+    _note_send(step, failure.text)
+    return failure
 
 
 def send_lookup(effect_id: UUID) -> bool:
@@ -114,23 +160,27 @@ def is_open() -> bool:
 
 def publish(name: str, arguments: tuple[str, ...], queue: str | None) -> str:
     """Publish one message within PUBLISH_SECONDS. Returns the error's text, or '' when the broker has it."""
+    return _publish(name, arguments, queue).text
+
+
+def _publish(name: str, arguments: tuple[str, ...], queue: str | None) -> Failure:
     if _replaced:
         _replaced[-1](name, arguments)
-        return ""
+        return Failure()
     signature = current_app.signature(name, args=arguments, immutable=True)
     options: dict[str, Any] = {"queue": queue} if queue else {}
     try:
         if current_app.conf.task_always_eager:
             signature.apply_async(**options)
-            return ""
+            return Failure()
         with broker.producer() as producer:
             signature.apply_async(producer=producer, retry=False, ignore_result=True, **options)
     except broker.BrokerRests as error:
-        return str(error)
+        return Failure(str(error))
     except Exception as error:  # noqa: BLE001 - a broker can fail in any way, and the caller must not notice
         logger.warning("publishing %s failed: %s", name, error)
-        return describe(error).text
-    return ""
+        return Failure(describe(error).text, isinstance(error, broker.OURS))
+    return Failure()
 
 
 def queued_messages(queue: str | None) -> int | None:
@@ -166,7 +216,6 @@ def _note_send(step: StepRun, error: str) -> None:
     pause = min(settings().RESEND_SECONDS * 2 ** min(step.sends, 16), settings().RESEND_CAP_SECONDS)
     if error:
         pause = min(pause, 2.0 * 2 ** min(step.sends, 6))
-    # No version change: only this function writes these columns, and a claim that won meanwhile is not READY.
-    StepRun.objects.using(database()).filter(pk=step.pk, state=StepState.READY).update(
-        sent_at=None if error else now, sends=sends, resend_at=now + timedelta(seconds=pause), send_error=error
-    )
+    # No version change: a claim that won meanwhile is not READY, and who has sent it meanwhile has changed `resend_at`.
+    rows = StepRun.objects.using(database()).filter(pk=step.pk, state=StepState.READY, resend_at=step.resend_at)
+    rows.update(sent_at=None if error else now, sends=sends, resend_at=now + timedelta(seconds=pause), send_error=error)

@@ -8,6 +8,7 @@ Source: design, section 4 (locks, who notices a dead worker); protocol, rules 6,
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from durableflows.core.states import (
     ApprovalState,
     EffectState,
     EndingReason,
+    ParkedReason,
     RunState,
     StepState,
     WaitsOn,
@@ -154,12 +156,10 @@ def _go_on_crossing(step_id: UUID) -> bool:
 
 @transact
 def _go_on(step_id: UUID) -> bool:
-    run_id = progress.run_of(step_id)
-    run = try_lock_run(run_id) if run_id else None
-    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
+    locked = _lock_going_on(step_id)
+    if locked is None:
         return False
-    step = lock_step(step_id)
-    now = clock.now()
+    (run, step), now = locked, clock.now()
     decision = _when_due(run, step) if step.wake_at is not None and step.wake_at <= now else None
     if decision is None:
         return False
@@ -192,10 +192,10 @@ def carry_crossings(now: datetime) -> int:
 
 
 def send_ready(now: datetime) -> int:
-    """Send READY steps that were never sent, or sent and not claimed; one transaction a row, marked by the sender."""
+    """Send READY steps that were never sent, or sent and not claimed; each is taken by one ticker for its publish."""
     due = _steps().filter(state=StepState.READY, resend_at__lte=now, run__state__in=MOVING)
     due = due.filter(Q(wake_at__isnull=True) | Q(wake_at__lte=now))
-    return _each(due.order_by("resend_at"), _while_open(dispatch.send))
+    return _each(due.order_by("resend_at"), _while_open(partial(_send_due, Q(resend_at__lte=now))))
 
 
 def send_unclaimed(now: datetime) -> int:
@@ -209,8 +209,25 @@ def send_unclaimed(now: datetime) -> int:
         if queue not in empty:
             empty[queue] = dispatch.queued_messages(queue) == 0
         if empty[queue]:
-            sent += _while_open(dispatch.send)(pk)
+            sent += _while_open(partial(_send_due, dispatch.unclaimed(now)))(pk)
     return sent
+
+
+def _send_due(still_due: Q, step_id: UUID) -> bool:
+    try:
+        return dispatch.send_due(step_id, still_due)
+    except dispatch.Unsendable as error:
+        return _park_unsendable(step_id, str(error))
+
+
+@transact
+def _park_unsendable(step_id: UUID, why: str) -> bool:
+    """Leave a step that nobody can send to a person: `retry` sends it again, once what was wrong is mended."""
+    locked = _lock_going_on(step_id)
+    if locked is None or locked[1].state != StepState.READY:
+        return False
+    claims.park(locked[0], ParkedReason.OUR_CODE, why, clock.now())
+    return True
 
 
 def park_unknown(now: datetime) -> int:
@@ -230,12 +247,10 @@ def park_unknown(now: datetime) -> int:
 
 @transact
 def _park_unknown(step_id: UUID) -> bool:
-    run_id = progress.run_of(step_id)
-    run = try_lock_run(run_id) if run_id else None
-    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
+    locked = _lock_going_on(step_id)
+    if locked is None or locked[1].state not in (StepState.READY, StepState.WAITING):
         return False
-    step = lock_step(step_id)
-    return step.state in (StepState.READY, StepState.WAITING) and claims.park_if_unknown(run, step, clock.now())
+    return claims.park_if_unknown(*locked, clock.now())
 
 
 def look_at_unsettled(now: datetime) -> int:
@@ -330,6 +345,15 @@ def _confirm_end(run_id: UUID) -> bool:
     if run is None or run.ended_at is not None or not run.ending_reason:
         return False
     return progress.end_if_quiet(run, clock.now())
+
+
+def _lock_going_on(step_id: UUID) -> tuple[WorkflowRun, StepRun] | None:
+    """Lock a step and its run; None when somebody holds the run, or it does not go on by itself."""
+    run_id = progress.run_of(step_id)
+    run = try_lock_run(run_id) if run_id else None
+    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
+        return None
+    return run, lock_step(step_id)
 
 
 def _steps() -> QuerySet[StepRun]:
