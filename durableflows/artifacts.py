@@ -83,5 +83,20 @@ def read(lease: Lease, ref: ArtifactRef) -> bytes:
     return data
 
 
+def stored_digest(row: Artifact) -> str | None:
+    """The hash of the bytes that the storage has for a row, read piece by piece; None: it has none.
+
+    Raises whatever the storage raises when it cannot say
+    """
+    digest = hashlib.sha256()
+    try:
+        with _storage().open(row.storage_name) as file:
+            for piece in file.chunks():
+                digest.update(piece)
+    except FileNotFoundError:
+        return None
+    return digest.hexdigest()
+
+
 def _storage() -> Storage:
     return storages[settings().ARTIFACT_STORAGE]

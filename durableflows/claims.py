@@ -23,6 +23,7 @@ from durableflows.core.payload import JSON
 from durableflows.core.reconcile import may_resend
 from durableflows.core.states import EFFECT_IN_DOUBT, EffectState, EndingReason, ParkedReason, StepState
 from durableflows.errors import StateConflict, UnknownWorkflow
+from durableflows.integrity import Seal
 from durableflows.leases import Claim, Lease, boot_id, worker_name
 from durableflows.models import SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_run, lock_step
@@ -84,12 +85,14 @@ def _refused(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefiniti
 
 def _changed_from_outside(run: WorkflowRun, step: StepRun) -> str:
     """Say what of the rows this project did not write; '' when all of it is ours (P13)."""
-    if not integrity.is_sealed(run):
-        return "the stored state does not match its digest: it was changed from outside"
+    state = integrity.state_seal(run)
+    if state is not Seal.HOLDS:
+        return integrity.why_not(state, "the stored state", run.data_key_id)
     if not integrity.is_current(run):
         return "the run was put back to an older checkpoint than its history ends with"
-    if not integrity.is_input_sealed(step):
-        return f"what {step.name} is given does not match its digest: it was changed from outside"
+    given = integrity.input_seal(step)
+    if given is not Seal.HOLDS:
+        return integrity.why_not(given, f"what {step.name} is given", integrity.input_key_id(step))
     return ""
 
 

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.utils.encoding import force_bytes
 
 from durableflows.core.wording import did_you_mean
 
@@ -58,14 +59,29 @@ class Settings:
     """Callable(user) that says in which tenants a person acts: None for all, or a collection of names. Empty: in '',
     superusers in all."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
-    """Key id -> secret for the digest over state; the first one signs, all of them verify. Empty: from SECRET_KEY."""
+    """Key id -> secret for the seals on state; the first one seals, all of them verify. Empty: from SECRET_KEY, and
+    SECRET_KEY_FALLBACKS verify."""
 
     def state_keys(self) -> dict[str, bytes]:
-        """Key id -> key bytes, the signing key first."""
+        """Key id -> key bytes, the sealing key first."""
         if self.STATE_KEYS:
-            return {name: secret.encode() for name, secret in self.STATE_KEYS.items()}
-        derived = hashlib.sha256(b"durableflows.state:" + django_settings.SECRET_KEY.encode()).digest()
-        return {"secret-key": derived}
+            return {name: _key(name, secret) for name, secret in self.STATE_KEYS.items()}
+        secrets = [django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
+        return dict(map(from_secret_key, secrets))
+
+
+DERIVED = "secret-key-"
+LONGEST_KEY_ID = 40
+
+
+def from_secret_key(secret: str | bytes) -> tuple[str, bytes]:
+    """Id and bytes of the key that comes from a SECRET_KEY. In STATE_KEYS such an id stands for the same key."""
+    key = hashlib.sha256(b"durableflows.state:" + force_bytes(secret)).digest()
+    return DERIVED + hashlib.sha256(b"durableflows.id:" + key).hexdigest()[:8], key
+
+
+def _key(name: str, secret: str) -> bytes:
+    return from_secret_key(secret)[1] if name.startswith(DERIVED) else secret.encode()
 
 
 def problems(given: Mapping[str, Any]) -> list[str]:
@@ -73,10 +89,21 @@ def problems(given: Mapping[str, Any]) -> list[str]:
     hints = get_type_hints(Settings)
     found = [f"{key!r} is not a setting{did_you_mean(key, hints)}" for key in given if key not in hints]
     names = [field_.name for field_ in dataclasses.fields(Settings) if field_.name in given]
-    return found + [
+    found += [
         f"{name!r} is {given[name]!r}, it should be {_wanted(hints[name])}"
         for name in names
         if not _fits(given[name], hints[name])
+    ]
+    return found or _key_problems(given.get("STATE_KEYS", {}))
+
+
+def _key_problems(keys: Mapping[str, str]) -> list[str]:
+    """What is wrong with ids and secrets; never shows a secret."""
+    return [
+        f"'STATE_KEYS': the id {name!r} and its secret need something in them, and the id {LONGEST_KEY_ID} characters "
+        "at most"
+        for name, secret in keys.items()
+        if not secret or not 0 < len(name) <= LONGEST_KEY_ID
     ]
 
 

@@ -354,6 +354,7 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "run.redriven": _redriven,
     "run.abandoned": _abandoned,
     "run.retried": _simple("Set going again{by}", "note"),
+    "run.resealed": lambda fact: None,  # a key was rotated: nothing of the run has changed
     "run.note": _simple("Note", "note", "text"),
     "step.ready": _ready,
     "step.claimed": _claimed,

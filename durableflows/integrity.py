@@ -5,6 +5,7 @@ that somebody has put back with its valid seal: the history says that the run wa
 """
 
 import hmac
+from enum import StrEnum
 
 from durableflows import journal
 from durableflows.conf import settings
@@ -14,13 +15,31 @@ from durableflows.errors import InvalidState
 from durableflows.models import StepRun, WorkflowRun
 
 
+class Seal(StrEnum):
+    """What a seal proves. KEY_GONE: nothing, as long as its key is not in STATE_KEYS."""
+
+    HOLDS = "holds"
+    KEY_GONE = "key gone"
+    BROKEN = "broken"
+
+
+def sealing_key() -> tuple[str, bytes]:
+    """Id and bytes of the key that seals what is written now."""
+    return next(iter(settings().state_keys().items()))
+
+
 def seal(run: WorkflowRun, data: dict[str, JSON], sequence: int) -> None:
-    """Put a checkpoint on the run, in memory. Raises InvalidState when it is too large."""
+    """Put a checkpoint on the run, in memory. Raises InvalidState when it is too large, or holds a secret."""
     check_size(data, settings().MAX_STATE_BYTES, f"the state of {run.workflow} run {run.pk}")
     refuse_secrets(data, f"the state of {run.workflow}")
-    key_id, key = next(iter(settings().state_keys().items()))
     run.data, run.checkpoint_sequence = data, sequence
-    run.data_key_id, run.data_digest = key_id, keyed_digest(_sealed(run), key)
+    seal_as_it_is(run)
+
+
+def seal_as_it_is(run: WorkflowRun) -> None:
+    """Put the seal on the checkpoint that the run has, in memory; the caller has seen that the old seal holds."""
+    run.data_key_id, key = sealing_key()
+    run.data_digest = keyed_digest(_sealed(run), key)
 
 
 def refuse_secrets(data: JSON, what: str) -> None:
@@ -36,16 +55,14 @@ def refuse_secrets(data: JSON, what: str) -> None:
         )
 
 
-def is_sealed(run: WorkflowRun) -> bool:
+def state_seal(run: WorkflowRun) -> Seal:
     """Was the checkpoint written by this project, for this run, at this sequence?"""
-    key = settings().state_keys().get(run.data_key_id)
-    if key is None:
-        return False
-    try:
-        digest = keyed_digest(_sealed(run), key)
-    except (InvalidState, RecursionError):  # infinity, a lone surrogate, too deep: we never wrote that
-        return False
-    return hmac.compare_digest(run.data_digest.encode("utf-8", "replace"), digest.encode())
+    return _proved(run.data_key_id, run.data_digest, _sealed(run))
+
+
+def is_sealed(run: WorkflowRun) -> bool:
+    """Does the seal on the checkpoint hold?"""
+    return state_seal(run) is Seal.HOLDS
 
 
 def is_current(run: WorkflowRun) -> bool:
@@ -57,23 +74,44 @@ def is_current(run: WorkflowRun) -> bool:
 
 def seal_input(step: StepRun) -> None:
     """Put the seal on what the step is given, in memory; an empty input has none."""
-    key_id, key = next(iter(settings().state_keys().items()))
+    key_id, key = sealing_key()
     step.input_seal = f"{key_id}:{keyed_digest(_given(step), key)}" if step.input else ""
 
 
-def is_input_sealed(step: StepRun) -> bool:
+def input_seal(step: StepRun) -> Seal:
     """Was what the step is given written by this project, for this step?"""
     if not step.input:
-        return not step.input_seal
-    key_id, _, digest = step.input_seal.rpartition(":")
+        return Seal.BROKEN if step.input_seal else Seal.HOLDS
+    return _proved(input_key_id(step), step.input_seal.rpartition(":")[2], _given(step))
+
+
+def input_key_id(step: StepRun) -> str:
+    """Under which key what the step is given is sealed; '' for an empty input."""
+    return step.input_seal.rpartition(":")[0]
+
+
+def is_input_sealed(step: StepRun) -> bool:
+    """Does the seal on what the step is given hold?"""
+    return input_seal(step) is Seal.HOLDS
+
+
+def why_not(seal: Seal, what: str, key_id: str) -> str:
+    """Say why a seal does not hold."""
+    if seal is Seal.KEY_GONE:
+        return f"{what} is sealed under key {key_id!r}, which STATE_KEYS no longer has"
+    return f"{what} does not match its digest: it was changed from outside"
+
+
+def _proved(key_id: str, digest: str, what: dict[str, JSON]) -> Seal:
     key = settings().state_keys().get(key_id)
     if key is None:
-        return False
+        return Seal.KEY_GONE if key_id else Seal.BROKEN
     try:
-        expected = keyed_digest(_given(step), key)
-    except (InvalidState, RecursionError):
-        return False
-    return hmac.compare_digest(digest.encode("utf-8", "replace"), expected.encode())
+        expected = keyed_digest(what, key)
+    except (InvalidState, RecursionError):  # infinity, a lone surrogate, too deep: we never wrote that
+        return Seal.BROKEN
+    is_ours = hmac.compare_digest(digest.encode("utf-8", "replace"), expected.encode())
+    return Seal.HOLDS if is_ours else Seal.BROKEN
 
 
 def _given(step: StepRun) -> dict[str, JSON]:

@@ -12,9 +12,10 @@ from durableflows.doctor.findings import Finding, Severity
 from durableflows.doctor.history import examine_history
 from durableflows.doctor.rows import Scope, snapshot
 from durableflows.doctor.states import examine_states
+from durableflows.doctor.verification import Progress, Proof, verify
 from durableflows.doctor.waits import examine_waits, ticking_since
 
-__all__ = ["Finding", "Severity", "examine"]
+__all__ = ["Finding", "Progress", "Proof", "Severity", "examine", "verify"]
 
 
 def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:

@@ -1,9 +1,13 @@
 """What the doctor may find: each code with how bad it is and what helps. Codes are stable; texts may change."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
+
+Found = tuple[str, UUID | None, str]
+"""A code, the run, and what is wrong."""
 
 FINDINGS_LISTED = 500
 """Of one code; more are counted, not listed."""
@@ -39,6 +43,11 @@ _TICKER = "Start a worker with its ticker, or `manage.py durableflows ticker`; o
 _REPORT = (
     "The engine should have prevented this: keep the rows and report it with `manage.py durableflows show RUN --json`."
 )
+_KEY = (
+    "Nothing says that it was changed, and nothing proves that it was not. Put the key back behind the first one "
+    "(`secret-key-…`: an older SECRET_KEY, into SECRET_KEY_FALLBACKS), then `manage.py durableflows rotate`; `retry` a "
+    "run that was parked meanwhile."
+)
 _CANCEL = "Cancel the run: `manage.py durableflows cancel RUN --reason WHY`. "
 _EXPLAIN = "See `manage.py durableflows explain RUN`; "
 _RESOLVE = "Find out what happened: `manage.py durableflows resolve EFFECT ...`."
@@ -62,8 +71,17 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "operation-twice": (Severity.BROKEN, "Compare with the provider's books: it may have been done twice."),
     "arguments-changed": (Severity.BROKEN, "Cancel the run before it sends them. " + _EDITED),
     "budget-count": (Severity.BROKEN, "Limits may be passed or reached too early: compare the rows. " + _EDITED),
-    "state-digest": (Severity.BROKEN, "The run is never resumed from this. Put a removed key back, or: " + _EDITED),
+    "state-digest": (Severity.BROKEN, "The run is never resumed from this. " + _EDITED),
+    "key-gone": (Severity.BROKEN, _KEY),
+    "rolled-back": (Severity.BROKEN, "The run never goes on from this: compare with a backup, cancel it, start anew."),
     "event-chain": (Severity.BROKEN, _EDITED),
+    "step-input": (Severity.BROKEN, "The step never begins with this. " + _EDITED),
+    "signal-changed": (Severity.BROKEN, "The step does not believe it. " + _EDITED),
+    "child-changed": (Severity.BROKEN, "The parent goes on with what it was handed. " + _EDITED),
+    "pinned-changed": (Severity.BROKEN, "Runs that pinned it stop there. " + _EDITED),
+    "artifact-gone": (Severity.BROKEN, "Put the file back from a backup of the storage, under this name."),
+    "artifact-changed": (Severity.BROKEN, "It is never read. Put the file back from a backup of the storage."),
+    "artifact-unread": (Severity.BROKEN, "Nothing is proved: see whether ARTIFACT_STORAGE answers, then verify again."),
     "lease-overdue": (Severity.DUE, _TICKER),
     "retry-overdue": (Severity.DUE, _TICKER),
     "unsent": (Severity.DUE, "If a send error is named, look at the broker. " + _TICKER),
@@ -87,6 +105,14 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "ticker-stalled": (Severity.ATTENTION, "It beats but does not sweep: read its log, then restart it."),
 }
 
+VERIFY_ONLY = frozenset(
+    {
+        *("step-input", "signal-changed", "child-changed", "pinned-changed"),
+        *("artifact-gone", "artifact-changed", "artifact-unread"),
+    }
+)
+"""What the doctor does not look at: `verify` does."""
+
 
 def finding(code: str, run_id: UUID | None, text: str) -> Finding:
     """A finding with the cure that goes with its code."""
@@ -95,10 +121,17 @@ def finding(code: str, run_id: UUID | None, text: str) -> Finding:
 
 def listed(code: str, found: Iterable[tuple[UUID | None, str]]) -> list[Finding]:
     """Findings of one code; the list ends after FINDINGS_LISTED of them and says so."""
+    return gathered((code, run_id, text) for run_id, text in found)
+
+
+def gathered(found: Iterable[Found]) -> list[Finding]:
+    """Findings in their order; of each code FINDINGS_LISTED at most, and then one that says so."""
     findings: list[Finding] = []
-    for run_id, text in found:
-        if len(findings) == FINDINGS_LISTED:
+    counts: Counter[str] = Counter()
+    for code, run_id, text in found:
+        counts[code] += 1
+        if counts[code] <= FINDINGS_LISTED:
+            findings.append(finding(code, run_id, text))
+        elif counts[code] == FINDINGS_LISTED + 1:
             findings.append(finding(code, None, f"and more: only the first {FINDINGS_LISTED} are listed"))
-            break
-        findings.append(finding(code, run_id, text))
     return findings

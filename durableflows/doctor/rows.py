@@ -9,6 +9,8 @@ from uuid import UUID
 from django.db import connections
 from django.db.models import QuerySet
 
+from durableflows.core.payload import JSON, sha256
+from durableflows.errors import InvalidState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import atomic, database
 
@@ -56,3 +58,11 @@ def snapshot() -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         yield
+
+
+def digest_of(value: JSON) -> str:
+    """The digest of a stored value; '' for one that we never wrote, since it has none (SQLite keeps infinity)."""
+    try:
+        return sha256(value)
+    except (InvalidState, RecursionError):
+        return ""

@@ -8,14 +8,14 @@ error. Needs the source files, so it is for this repository and not for an insta
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 
 from durableflows import checks, conf, errors
 from durableflows.boundaries import Boundary
 from durableflows.core.states import EndingReason
-from durableflows.doctor.findings import KNOWN, Severity
+from durableflows.doctor.findings import KNOWN, VERIFY_ONLY, Severity
 from durableflows.management import graph, matrix
 from durableflows.management.matrix import table
 
@@ -207,15 +207,25 @@ def doctor() -> str:
     """docs/reference/doctor.md."""
     parts = []
     for severity, text in SEVERITIES.items():
-        rows = [(f"`{code}`", cure) for code, (how_bad, cure) in KNOWN.items() if how_bad is severity]
-        parts += [f"## {severity.capitalize()}: {text}", table(("Finding", "Cure"), rows)]
+        codes = [code for code, (how_bad, _) in KNOWN.items() if how_bad is severity and code not in VERIFY_ONLY]
+        parts += [f"## {severity.capitalize()}: {text}", _findings(codes)]
     return _page(
-        "What the doctor finds",
+        "What doctor and verify find",
         "durableflows/doctor/findings.py",
-        "`manage.py durableflows doctor [RUN]` proves the promises from the rows. It reads only. Its exit code is 1 "
-        "when something is broken, and with `--strict` when anything is found; `--json` is for programs.",
+        "`manage.py durableflows doctor [RUN]` proves the promises from the rows: states, waits, the ledger, budgets, "
+        "and each run's seal and history. It reads only. Its exit code is 1 when something is broken, and with "
+        "`--strict` when anything is found; `--json` is for programs.",
         *parts,
+        "## Found by `verify`",
+        "`manage.py durableflows verify [RUN]` proves the evidence alone, and all of it: what the doctor sees of seals "
+        "and histories (`state-digest`, `key-gone`, `rolled-back`, `event-chain`), and what is too slow for a monitor "
+        "that asks every minute. It opens each artifact. Its exit code is 1 when anything is found.",
+        _findings([code for code in KNOWN if code in VERIFY_ONLY]),
     )
+
+
+def _findings(codes: Sequence[str]) -> str:
+    return table(("Finding", "Cure"), [(f"`{code}`", KNOWN[code][1]) for code in codes])
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

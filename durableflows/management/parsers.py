@@ -121,12 +121,22 @@ def _add_person(parser: CommandParser) -> None:
 def _add_upkeep(verb: Verb) -> None:
     verb("sweep", "do once what is due: retries, lost leases and messages, expired requests, ends")
     verb("ticker", "sweep until TERM or Ctrl-C, beside workers that have no ticker of their own")
+    rotate = verb("rotate", "seal anew, under the first of STATE_KEYS, what older keys have sealed")
+    rotate.add_argument("--dry-run", action="store_true", help="say which key seals how much, and do nothing")
 
 
 def _add_proofs(verb: Verb) -> None:
     doctor = verb("doctor", "prove the promises from the rows; exit code 1 when one is broken")
     doctor.add_argument("run", nargs="?", default="", help="examine this run only")
     doctor.add_argument("--strict", action="store_true", help="exit code 1 for anything found")
+    verify = verb("verify", "prove histories, seals and artifacts; exit code 1 when anything does not agree")
+    verify.add_argument("run", nargs="?", default="", help="this run only")
+    verify.add_argument(
+        "--since",
+        type=options.span_or_moment,
+        default=None,
+        help="only runs in which something has happened since: 36h, 7d, or 2030-01-31T12:00Z",
+    )
     verb("gate", "before a deploy: could every live run go on under this code? exit code 1 when one could not")
 
 

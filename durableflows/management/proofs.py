@@ -2,10 +2,12 @@
 
 import dataclasses
 from argparse import Namespace
+from datetime import timedelta
 
-from durableflows import api, doctor, gate
+from durableflows import api, clock, doctor, gate
 from durableflows.doctor import Finding, Severity
 from durableflows.explain_words import plain
+from durableflows.management import progress
 from durableflows.management.tables import Report
 
 
@@ -22,6 +24,18 @@ def examine(options: Namespace) -> Report:
     return Report(
         data, [*_findings(found), total if found else "nothing is broken, due or needs attention"], int(is_ill)
     )
+
+
+def verify(options: Namespace) -> Report:
+    """Prove the evidence: histories, seals, what steps were given, artifacts. Fails when anything does not agree."""
+    run_id = api.get(options.run).pk if options.run else None
+    since = clock.now() - options.since if isinstance(options.since, timedelta) else options.since
+    proof = doctor.verify(run_id, since=since, progress=progress.shown("runs"))
+    seen = {"runs": proof.runs, "events": proof.events, "steps": proof.steps, "artifacts": proof.artifacts}
+    found = [{"code": one.code, "run": one.run_id, "text": one.text, "cure": one.cure} for one in proof.findings]
+    total = ", ".join(f"{count:,} {name}" for name, count in seen.items())
+    verdict = f"{len(found)} findings" if found else "all of it agrees"
+    return Report({**seen, "findings": found}, [*_findings(proof.findings), f"{total}: {verdict}"], int(bool(found)))
 
 
 def _findings(found: tuple[Finding, ...]) -> list[str]:

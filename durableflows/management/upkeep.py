@@ -3,13 +3,18 @@
 import logging
 from argparse import Namespace
 
-from durableflows import clock
+from durableflows import clock, integrity
+from durableflows.conf import settings
+from durableflows.errors import DurableflowsError
 from durableflows.explain_words import plain
-from durableflows.management.tables import Report
-from durableflows.services import sweeps
+from durableflows.management import progress
+from durableflows.management.tables import Report, Row
+from durableflows.services import rotation, sweeps
 from durableflows.transactions import is_away
 
 logger = logging.getLogger("durableflows")
+
+CHUNK = 200
 
 
 def sweep(options: Namespace) -> Report:
@@ -37,3 +42,31 @@ def ticker(options: Namespace) -> Report:
 
     ticking.run_forever()
     return Report({}, [])
+
+
+def rotate(options: Namespace) -> Report:
+    """Seal anew, under the first key, what others have sealed. Fails when something was not."""
+    if options.dry_run:
+        return _keys({"due": (due := rotation.due().count())}, [f"nothing was done; {due:,} runs would be sealed anew"])
+    done, failed, total = 0, list[Row](), rotation.due().count()
+    tell = progress.shown("runs")
+    for run_id in rotation.due().values_list("pk", flat=True).iterator(chunk_size=CHUNK):
+        try:
+            done += rotation.rotate(run_id)
+        except DurableflowsError as error:  # the others are sealed anew all the same, and the exit code tells
+            failed.append({"run": run_id, "code": error.code, "message": str(error)})
+        if tell is not None:
+            tell(min(done + len(failed), total), total)
+    lines = [f"{done:,} runs are sealed anew, {len(failed):,} are not"]
+    lines += [f"run {row['run']}: {row['code']}: {plain(row['message'])}" for row in failed]
+    return _keys({"rotated": done, "failed": failed}, lines, 1 if failed else 0)
+
+
+def _keys(data: dict[str, object], lines: list[str], exit_code: int = 0) -> Report:
+    """Which keys seal how much, and which may be taken away."""
+    first, _ = integrity.sealing_key()
+    used = rotation.keys_in_use()
+    idle = [name for name in settings().state_keys() if name != first and name not in used]
+    lines += [f"key {name!r} seals {count:,} states and inputs" for name, count in sorted(used.items())]
+    lines += [f"key {name!r} seals nothing: it may be taken away" for name in idle]
+    return Report({"key": first, **data, "keys": dict(used), "idle": idle}, lines, exit_code)

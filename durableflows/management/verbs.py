@@ -20,7 +20,9 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "resolve": writers.resolve,
     "sweep": upkeep.sweep,
     "ticker": upkeep.ticker,
+    "rotate": upkeep.rotate,
     "doctor": proofs.examine,
+    "verify": proofs.verify,
     "faulttest": faulttests.play,
     "graph": printed.show_graph,
 }

@@ -46,6 +46,12 @@ def lock_steps(run: WorkflowRun) -> list[StepRun]:
     return list(rows.filter(run=run, state__in=[str(state) for state in STEP_OPEN]).order_by("id"))
 
 
+def lock_all_steps(run: WorkflowRun) -> list[StepRun]:
+    """Lock every step of a locked run, those that have ended too, in one order."""
+    rows = StepRun.objects.using(settings().DATABASE).select_for_update(no_key=True)
+    return list(rows.filter(run=run).order_by("id"))
+
+
 def lock_closed_steps(run: WorkflowRun) -> list[StepRun]:
     """Lock the steps of a locked run that its end closed, in one order: those that stand again when it goes on."""
     rows = StepRun.objects.using(settings().DATABASE).select_for_update(no_key=True)

@@ -25,6 +25,7 @@ Blame = Callable[[str, str], None]
 
 ENDS = ("step.succeeded", "step.failed", "step.cancelled")
 PROMISE_OF = {"budget-count": "P7", "event-chain": "P13", "state-digest": "P13", "operation-twice": "P3"}
+PROMISE_OF |= {"key-gone": "P13", "rolled-back": "P13"}
 NOT_DONE = (EffectState.PLANNED, EffectState.REJECTED, EffectState.ABSENT)
 
 

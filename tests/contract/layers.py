@@ -104,6 +104,7 @@ VERBS = (
     "services.children",
     "services.migrations",
     "services.sweeps",
+    "services.rotation",
 )
 
 # Reads all rows and says what is broken, due, or needs attention. It repairs nothing.
@@ -114,7 +115,12 @@ DOCTOR = (
     "doctor.waits",
     "doctor.effects",
     "doctor.budgets",
+    "doctor.chains",
+    "doctor.seals",
+    "doctor.given",
+    "doctor.pins",
     "doctor.history",
+    "doctor.verification",
     "doctor",
 )
 
@@ -178,6 +184,7 @@ EDGES = (
     "management.tables",
     "management.operators",
     "management.faulttests",
+    "management.progress",
     "management.readers",
     "management.writers",
     "management.upkeep",
