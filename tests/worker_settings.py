@@ -2,6 +2,7 @@
 
 import os
 
+from customer_ops import settings as product
 from customer_ops.settings import *  # noqa: F403
 from customer_ops.settings import INSTALLED_APPS
 
@@ -13,3 +14,8 @@ DURABLEFLOWS = {
     "AUDIT_SECONDS": float(os.environ.get("TEST_AUDIT_SECONDS", "86400")),
     "UNKNOWN_WORKFLOW_SECONDS": float(os.environ.get("TEST_UNKNOWN_SECONDS", "900")),
 }
+if "TEST_VISIBILITY_SECONDS" in os.environ:
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        **vars(product)["CELERY_BROKER_TRANSPORT_OPTIONS"],  # set there by its name
+        "visibility_timeout": int(os.environ["TEST_VISIBILITY_SECONDS"]),
+    }
