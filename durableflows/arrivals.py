@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import cast
 
-from django.db.models import Count, F, Q
+from django.db.models import Case, Count, Q, When
 
-from durableflows import dispatch, integrity, journal
+from durableflows import dispatch, groups, integrity, journal
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
 from durableflows.core import registry
-from durableflows.core.decide import TOLERATED
 from durableflows.core.payload import JSON, check_size, sha256
 from durableflows.core.plan import OpenStep, joins_ready
 from durableflows.core.states import STEP_OPEN, StepState, WaitsOn
@@ -24,6 +23,7 @@ from durableflows.models import Signal, StepRun, WorkflowRun
 from durableflows.models.locks import lock_step
 from durableflows.transactions import database
 
+COMING = "the branches that lead to it"
 OPEN = [str(state) for state in sorted(STEP_OPEN)]
 WAKE_FIELDS = (
     "state",
@@ -50,6 +50,8 @@ AGAIN_FIELDS = (
         "gather",
         "stood",
         "rewound",
+        "came_from",
+        "joined",
     ),
     *("error_class", "error_code", "error_text", "retry_reason", "waits_on", "waits_for", "needs_person"),
     *("attempts_forgiven", "lost_workers", "tries_since", "resend_at", "sent_at", "sends", "send_error"),
@@ -58,11 +60,12 @@ AGAIN_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What a step hands on to the one after it: the item that its branch is about, if there is one."""
+    """What a step hands on to the one after it: the item that its branch is about, if there is one, and its name."""
 
     item_key: str = ""
     each_step: str = ""
     gather: StepRun | None = None
+    came_from: StepRun | None = None
     input: Mapping[str, JSON] = field(default_factory=dict)
 
 
@@ -72,14 +75,14 @@ MAIN = Branch()
 def branch_of(step: StepRun) -> Branch:
     """The branch that a step belongs to."""
     if step.gather_id is None:
-        return MAIN
-    return Branch(step.item_key, step.each_step, step.gather, {"item": step.input.get("item")})
+        return Branch(came_from=step)
+    return Branch(step.item_key, step.each_step, step.gather, step, {"item": step.input.get("item")})
 
 
 def arrive(run: WorkflowRun, name: str, branch: Branch, now: datetime, boundary: Boundary) -> StepRun:
     """Make the next visit of a step READY and send it after the commit; at a join, wait for the other branches."""
     if _is_join(run, name):
-        return _join(run, name, now)
+        return _join(run, name, branch, now)
     step = _new(run, name, branch, now)
     make_due(step, now)
     _put(step)
@@ -99,7 +102,7 @@ def take_way(run: WorkflowRun, way: Way, branch: Branch, now: datetime) -> None:
         case Child():
             _wait_child(run, way, branch, now)
         case Each():
-            _open_each(run, way, now)
+            _open_each(run, way, branch, now)
 
 
 def visits(run: WorkflowRun, name: str, item_key: str = "") -> int:
@@ -109,7 +112,7 @@ def visits(run: WorkflowRun, name: str, item_key: str = "") -> int:
 
 def goes_again(run: WorkflowRun, name: str, item_key: str = "") -> bool:
     """Is the next arrival at a step no new visit, but one that a redrive went back before?"""
-    return _rewound(run, name, item_key) is not None
+    return _rewound(run, name, Branch(item_key)) is not None
 
 
 def is_waiting_join(run: WorkflowRun, name: str) -> bool:
@@ -122,6 +125,14 @@ def after_end(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     if step.gather_id is not None:
         _next_turns(run, step, now)
     begin_joins(run, now)
+
+
+def begin_turns(run: WorkflowRun, now: datetime) -> None:
+    """Let the next items of every group begin, as many as its limit allows."""
+    waiting = StepRun.objects.using(database()).filter(run=run, waits_on=WaitsOn.TURN).order_by("id")
+    one_of_each = {(step.gather_id, step.each_step): step for step in waiting.select_related("gather")}
+    for step in one_of_each.values():
+        _next_turns(run, step, now)
 
 
 def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
@@ -174,11 +185,14 @@ def stand_again(step: StepRun, state: StepState) -> None:
     step.waits_on = step.waits_for = ""
     step.attempts_forgiven, step.lost_workers = step.attempts, 0
     step.needs_person = step.rewound = False
+    step.joined = []
 
 
-def _rewound(run: WorkflowRun, name: str, item_key: str) -> StepRun | None:
-    rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key, rewound=True)
-    found = rows.order_by("visit").first()
+def _rewound(run: WorkflowRun, name: str, branch: Branch) -> StepRun | None:
+    """The visit to take up again: best the one that the same step had led to; another branch may want the others."""
+    rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=branch.item_key, rewound=True)
+    is_own = Case(When(came_from=branch.came_from, then=0), default=1)
+    found = rows.order_by(is_own, "visit").first()
     return lock_step(found.pk) if found else None
 
 
@@ -194,13 +208,14 @@ def _new(
     wake_at: datetime | None = None,
 ) -> StepRun:
     """The next visit of a step. One that a redrive went back before comes first: its keys keep it from acting twice."""
-    step = _rewound(run, name, branch.item_key)
+    step = _rewound(run, name, branch)
     if step is None:
         step = _first(run, name, branch, now, state)
     else:
         stand_again(step, state)
-    groups = {"each": step.input["each"]} if "each" in step.input else {}  # of the items that a join gathers
-    step.each_step, step.gather, step.input = branch.each_step, branch.gather, {**groups, **branch.input}
+    kept = {"each": step.input["each"]} if "each" in step.input else {}  # of the items that a join gathers
+    step.each_step, step.gather, step.input = branch.each_step, branch.gather, {**kept, **branch.input}
+    step.came_from = branch.came_from
     step.base_sequence = run.checkpoint_sequence
     step.waits_on, step.waits_for, step.wake_at = waits_on, waits_for, wake_at
     return step
@@ -258,9 +273,11 @@ def _wait_for(run: WorkflowRun, way: WaitFor, branch: Branch, now: datetime) -> 
     more: dict[str, JSON] = {"wants": way.signal, "on_timeout": way.on_timeout}
     what = f"the signal {way.signal}"
     step = _wait(run, way.then, branch, now, WaitsOn.SIGNAL, what, wake_at=until, more=more)
-    mine = Q(used_by__isnull=True) | Q(used_by=step)  # a visit that is done again gets its signal again
+    # A visit that is done again gets its signal again; one that a redrive went back before has used none.
+    mine = Q(used_by__isnull=True) | Q(used_by=step) | Q(used_by__rewound=True)
     kept = Signal.objects.using(database()).filter(mine, run=run, name=way.signal)
-    early = kept.order_by(F("used_by").asc(nulls_last=True), "arrived_at", "id").first()
+    first = Case(When(used_by=step, then=0), When(used_by__isnull=True, then=1), default=2)
+    early = kept.order_by(first, "arrived_at", "id").first()
     if early is not None:
         give_signal(run, step, early, now)
 
@@ -277,16 +294,16 @@ def _wait_child(run: WorkflowRun, way: Child, branch: Branch, now: datetime) -> 
     dispatch.send_crossing_after_commit(step.pk)
 
 
-def _open_each(run: WorkflowRun, way: Each, now: datetime) -> None:
+def _open_each(run: WorkflowRun, way: Each, branch: Branch, now: datetime) -> None:
     """Make the branches of all items: the first ones READY, the others waiting for their turn."""
-    join = _join(run, way.then, now)
-    groups = cast(dict[str, JSON], join.input.get("each") or {})
-    groups[way.step] = {"limit": way.limit, "tolerates": way.tolerates}
-    join.input = {**join.input, "each": groups}
+    join = _join(run, way.then, branch, now)
+    declared = cast(dict[str, JSON], join.input.get("each") or {})
+    declared[way.step] = {"limit": way.limit, "tolerates": way.tolerates}
+    join.input = {**join.input, "each": declared}
     integrity.seal_input(join)
     join.store("input", "input_seal")
     check_size(dict(way.items), settings().MAX_STATE_BYTES * 4, f"the items of {way.step} in run {run.pk}")
-    steps = _item_steps(run, way, join, now)
+    steps = _item_steps(run, way, join, branch, now)
     StepRun.objects.using(database()).bulk_create([step for step in steps if step._state.adding])
     for again in [step for step in steps if not step._state.adding]:
         again.store(*AGAIN_FIELDS)
@@ -297,7 +314,7 @@ def _open_each(run: WorkflowRun, way: Each, now: datetime) -> None:
             dispatch.send_after_commit(step)
 
 
-def _item_steps(run: WorkflowRun, way: Each, join: StepRun, now: datetime) -> list[StepRun]:
+def _item_steps(run: WorkflowRun, way: Each, join: StepRun, branch: Branch, now: datetime) -> list[StepRun]:
     keys = [key for key, _ in way.items]
     rows = StepRun.objects.using(database()).filter(run=run, name=way.step, item_key__in=keys)
     before = dict(rows.order_by().values_list("item_key").annotate(Count("id")))
@@ -312,7 +329,7 @@ def _item_steps(run: WorkflowRun, way: Each, join: StepRun, now: datetime) -> li
         else:
             visit = before.get(key, 0) + 1
             step = StepRun(run=run, name=way.step, visit=visit, item_key=key, created_at=now, state=state)
-        step.each_step, step.gather, step.input = way.step, join, {"item": item}
+        step.each_step, step.gather, step.came_from, step.input = way.step, join, branch.came_from, {"item": item}
         step.base_sequence = run.checkpoint_sequence
         if has_turn:
             make_due(step, now)
@@ -323,12 +340,25 @@ def _item_steps(run: WorkflowRun, way: Each, join: StepRun, now: datetime) -> li
     return steps
 
 
-def _join(run: WorkflowRun, name: str, now: datetime) -> StepRun:
-    """The join that gathers the branches under way; a new visit when none waits."""
-    waiting = _waiting_join(run, name)
-    if waiting is not None:
-        return waiting
-    return _wait(run, name, MAIN, now, WaitsOn.BRANCHES, "the branches that lead to it")
+def _join(run: WorkflowRun, name: str, branch: Branch, now: datetime) -> StepRun:
+    """The join that gathers the branches under way; a new visit when none waits. Keeps who came to it."""
+    join = _waiting_join(run, name)
+    if join is None:
+        first = Branch(came_from=branch.came_from)
+        join = _wait(run, name, first, now, WaitsOn.BRANCHES, COMING)
+    if branch.came_from is not None:
+        branch.came_from.joined = [*branch.came_from.joined, str(join.pk)]
+        branch.came_from.store("joined")
+    return join
+
+
+def gather_again(run: WorkflowRun, join: StepRun, now: datetime) -> None:
+    """Let a join that a redrive went back before wait again: others that came to it are not done again."""
+    stand_again(join, StepState.WAITING)
+    join.waits_on, join.waits_for, join.base_sequence = str(WaitsOn.BRANCHES), COMING, run.checkpoint_sequence
+    _put(join)
+    facts: dict[str, JSON] = {**_named(join), "reason": COMING, "on": join.waits_on}
+    journal.record(run, "step.waiting", at=now, step=join, data=facts)
 
 
 def _waiting_join(run: WorkflowRun, name: str) -> StepRun | None:
@@ -347,43 +377,15 @@ def begin_joins(run: WorkflowRun, now: datetime) -> None:
         wake(run, StepRun.objects.using(database()).get(pk=pk), now, "all branches that lead to it have ended")
 
 
-def _next_turns(run: WorkflowRun, ended: StepRun, now: datetime) -> None:
-    """Let the next items begin, as many as branches of the group have ended."""
+def _next_turns(run: WorkflowRun, one: StepRun, now: datetime) -> None:
+    """Let the next items of one's group begin, as many as branches of the group have ended."""
     group = StepRun.objects.using(database()).filter(
-        run=run, gather_id=ended.gather_id, each_step=ended.each_step, state__in=OPEN
+        run=run, gather_id=one.gather_id, each_step=one.each_step, state__in=OPEN
     )
     waiting = group.filter(waits_on=WaitsOn.TURN)
-    limit = limit_of(ended)
+    limit = groups.limit_of(one)
     if limit is None or not waiting.exists():
         return
     begun = set(group.exclude(waits_on=WaitsOn.TURN).values_list("item_key", flat=True))
     for step in waiting.order_by("id")[: max(limit - len(begun), 0)]:
         wake(run, step, now, "it is its turn")
-
-
-def limit_of(step: StepRun) -> int | None:
-    """How many branches of the step's group may be under way at a time."""
-    return cast("int | None", _group(step).get("limit"))
-
-
-def is_tolerated(step: StepRun) -> bool:
-    """May this step of an item's branch fail for good without failing the run?"""
-    if step.gather_id is None:
-        return False
-    tolerates = _group(step).get("tolerates", 0)
-    if tolerates is None:
-        return True
-    failed = StepRun.objects.using(database()).filter(
-        gather_id=step.gather_id,
-        each_step=step.each_step,
-        state=StepState.FAILED_PERMANENT,
-        output=TOLERATED,
-        rewound=False,
-    )
-    return failed.count() < cast(int, tolerates)
-
-
-def _group(step: StepRun) -> dict[str, JSON]:
-    assert step.gather is not None
-    groups = cast(dict[str, JSON], step.gather.input.get("each") or {})
-    return cast(dict[str, JSON], groups.get(step.each_step) or {})

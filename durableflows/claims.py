@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 from uuid import UUID
 
-from durableflows import arrivals, clock, integrity, journal, ledger, progress
+from durableflows import clock, groups, integrity, journal, ledger, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import decide, registry
@@ -292,5 +292,5 @@ def snapshot(run: WorkflowRun, step: StepRun) -> Snapshot:
         tries_since=step.tries_since or step.created_at,
         is_in_doubt=bool(states & EFFECT_IN_DOUBT),
         is_accepted=EffectState.ACCEPTED in states,
-        is_tolerated=arrivals.is_tolerated(step),
+        is_tolerated=groups.is_tolerated(step),
     )

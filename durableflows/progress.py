@@ -11,6 +11,7 @@ from durableflows import arrivals, dispatch, integrity, journal, ledger, model_c
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
+from durableflows.core import standing
 from durableflows.core.budget import idle_at, is_used_up
 from durableflows.core.decide import Decision, End, Park
 from durableflows.core.outcomes import ErrorInfo
@@ -225,7 +226,7 @@ def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Take the lease and close the step: whoever works on it can write nothing more. It keeps where it stood."""
     _end_attempts(step, "cancelled", now)
     model_calls.lose(step, now)
-    step.stood = _standing(step)
+    step.stood = _place(step)
     if step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own
     step.cancel()
@@ -235,9 +236,8 @@ def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     journal.record(run, "step.cancelled", at=now, step=step, data={"step": step.name})
 
 
-def _standing(step: StepRun) -> dict[str, JSON]:
-    wake_at = None if step.wake_at is None else step.wake_at.isoformat()
-    return {"state": str(step.state), "waits_on": step.waits_on, "waits_for": step.waits_for, "wake_at": wake_at}
+def _place(step: StepRun) -> dict[str, JSON]:
+    return standing.place(StepState(step.state), step.waits_on, step.waits_for, step.wake_at)
 
 
 def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
@@ -251,8 +251,22 @@ def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
 
 
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
+    if run.ending_reason or end.reason == EndingReason.FAILURE:
+        _keep_end(step, end)
     if run.ending_reason:
         return  # it was cancelled or ran out of time while the step was under way: no success overtakes that (P6)
+    carry_end(run, step, end, now)
+
+
+def _keep_end(step: StepRun, end: End) -> None:
+    """Keep how the step wanted to end the run: whoever lets the run go on must not lose a result, or a failure."""
+    if step.stood is None:
+        step.stood = standing.ending(end)
+        step.store("stood")
+
+
+def carry_end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
+    """End the run as a step of it has decided, or let it go on until its other branches have ended too."""
     if end.result is not None and step.gather_id is None:  # an item's result is for the join that gathers it
         run.result = end.result
     if end.error is not None:
@@ -271,7 +285,7 @@ def _has_other_open_steps(run: WorkflowRun, step: StepRun) -> bool:
 def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     assert decision.verb is not None
     if decision.verb == "cancel" and decision.end is not None:
-        step.stood = _standing(step)  # a limit stopped it: who gives more lets it go on
+        step.stood = _place(step)  # a limit stopped it: who gives more lets it go on
     step.move(decision.verb)
     _drop_lease(step)
     step.attempts_forgiven += 1 if decision.forgives else 0

@@ -6,12 +6,16 @@ gives its receipt and is not done again. The caller concludes the run in the sam
 
 from datetime import datetime
 from typing import cast
+from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from durableflows import arrivals, dispatch, journal, progress, questions
-from durableflows.core import registry
+from durableflows.core import registry, standing
+from durableflows.core.decide import End
+from durableflows.core.definition import WorkflowDefinition
 from durableflows.core.payload import JSON
+from durableflows.core.plan import Visit, back_to
 from durableflows.core.states import STEP_OPEN, ApprovalState, StepState, WaitsOn
 from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_closed_steps, lock_step, lock_steps
@@ -24,24 +28,44 @@ def unpark(run: WorkflowRun) -> None:
 
 
 def take_back_end(run: WorkflowRun) -> None:
-    """The run is neither ended nor ending any more. In memory, with its steps as they are."""
+    """The run is neither ended nor ending any more. In memory, with its steps and its result as they are."""
     if run.ended_at is not None:
         run.move("reopen")
     unpark(run)
-    run.ending_reason, run.ended_at, run.result = "", None, None
+    run.ending_reason, run.ended_at = "", None
     run.error_class = run.error_code = run.error_text = ""
 
 
 def go_on(run: WorkflowRun, now: datetime) -> None:
-    """Let every open step go on, and every step that the run's end closed stand where it stood."""
-    for step in lock_closed_steps(run):
+    """Let every open step go on, and every step that the run's end closed stand where it stood.
+
+    A step that had ended, and wanted to end the run while that was ending already, ends it now.
+    """
+    closed = [(step, standing.end_of(step.stood or {})) for step in lock_closed_steps(run)]
+    for step in [step for step, end in closed if end is None]:
         _stand(run, step, now)
     for step in lock_steps(run):
         if step.state == StepState.WAITING_HUMAN and not _requests(step).exists():
             begin_again(run, step, now)  # the end closed its request: whoever may decide is asked anew
         _go_on(run, step, now)
-    if StepRun.objects.using(database()).filter(run=run, waits_on=WaitsOn.BRANCHES).exists():
+    waiting = StepRun.objects.using(database()).filter(run=run, waits_on__in=[WaitsOn.BRANCHES, WaitsOn.TURN])
+    if waiting.exists():
+        arrivals.begin_turns(run, now)  # the branch that would have passed it on may have ended with the run
         arrivals.begin_joins(run, now)
+    for step, end in closed:
+        if end is not None:
+            _end_now(run, step, end, now)
+
+
+def _end_now(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
+    if run.ending_reason:
+        return  # another one has failed it again: this end is kept
+    step.stood = None
+    step.store("stood")
+    if run.ended_at is None:
+        progress.carry_end(run, step, end, now)
+    elif end.result is not None and step.gather_id is None:
+        run.result = end.result
 
 
 def _go_on(run: WorkflowRun, step: StepRun, now: datetime) -> None:
@@ -106,30 +130,46 @@ def _tell(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     journal.record(run, "step.reopened", at=now, step=step, data=data)
 
 
-def after(run: WorkflowRun, target: StepRun) -> list[StepRun]:
-    """The visits that came after this one along the graph, oldest first: a redrive goes back before them.
-
-    A join counts from when it began, not from when its first branch came. Of other items only what they share counts.
-    """
+def after(run: WorkflowRun, target: StepRun) -> tuple[list[StepRun], frozenset[UUID]]:
+    """The visits that came after this one, oldest first: a redrive goes back before them. Which of them wait again."""
     definition = registry.get(run.workflow, run.version)
-    names = definition.reaches[definition.step(target.name).name]
-    rows = StepRun.objects.using(database()).filter(run=run, name__in=names, rewound=False).exclude(pk=target.pk)
-    rows = rows.filter(Q(created_at__gte=target.created_at) | Q(started_at__gte=target.created_at))
-    if target.gather_id is not None:
-        # The join has not begun: it waits for this item too, and gathers what the others have come to.
-        rows = rows.exclude(Q(gather=target.gather_id) & ~Q(item_key=target.item_key))
-        rows = rows.exclude(pk=target.gather_id, started_at__isnull=True)
-    return list(rows.order_by("id"))
+    definition.step(target.name)
+    rows = list(StepRun.objects.using(database()).filter(run=run, rewound=False).exclude(pk=target.pk).order_by("id"))
+    back = back_to(_visit(definition, target), [_visit(definition, row) for row in rows], definition.reaches)
+    return [row for row in rows if row.pk in back.visits], back.waiting
+
+
+def _visit(definition: WorkflowDefinition, row: StepRun) -> Visit:
+    return Visit(
+        id=row.pk,
+        name=row.name,
+        is_join=row.name in definition.steps and definition.steps[row.name].join,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        came_from=row.came_from_id,
+        joined=[UUID(join) for join in row.joined],
+        gather=row.gather_id,
+    )
 
 
 def rewind(run: WorkflowRun, step: StepRun, now: datetime) -> None:
-    """Go back before a visit: close it if it is open, and let the run's next arrival at the step take it up again."""
+    """Go back before a visit: close it if it is open, and let the run's next arrival at the step take it up again.
+
+    A join that others have come to waits again at once (`gather_again`): they are not sent back, and come no more.
+    """
     step = lock_step(step.pk)
     if step.state in STEP_OPEN:
         close_requests(run, step, now)
         progress.close_step(run, step, now)
     step.stood, step.rewound = None, True
     step.store("stood", "rewound")
+
+
+def failed(run: WorkflowRun) -> list[StepRun]:
+    """The visits that have failed the run: one did so first, the others while it was ending."""
+    rows = StepRun.objects.using(database()).filter(run=run, stood__isnull=False).order_by("id")
+    ends = [(step, standing.end_of(step.stood or {})) for step in rows]
+    return [step for step, end in ends if end is not None and end.reason is not None]
 
 
 def can_stand(run: WorkflowRun) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from durableflows.core.states import STEP_ENDED, EndingReason, RunState, StepState
@@ -57,6 +58,70 @@ def run_state(steps: Collection[StepState], flags: Flags) -> RunState | None:
         return RunState.PENDING
     present = set(steps)
     return next(run for step, run in _BY_STEP if step in present)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A visit of a step as a redrive sees it. `joined`: the joins that its end has led to."""
+
+    id: UUID
+    name: str
+    is_join: bool
+    created_at: datetime
+    started_at: datetime | None
+    came_from: UUID | None
+    joined: Collection[UUID]
+    gather: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The visits that a redrive goes back before; `waiting`: those of them that wait again, for others have come."""
+
+    visits: frozenset[UUID]
+    waiting: frozenset[UUID]
+
+
+def back_to(target: Visit, others: Sequence[Visit], reaches: Mapping[str, Collection[str]]) -> Back:
+    """Say what came after a visit. `others`: the run's other visits that count, oldest first.
+
+    A step came after the one that led to it. A join that has begun came after each that it had to wait for; one that
+    still waits is gone back before only when nobody else has come to it.
+    """
+    found, origins = {target.id}, _origins(target, others)
+    while new := {v.id for v in others if v.id not in found and _follows(v, target, found, origins, reaches)}:
+        found |= new
+    comers = {j.id: {v.id for v in (target, *others) if j.id in v.joined} for j in others if j.is_join}
+    found |= {j.id for j in others if j.is_join and j.started_at is None and comers[j.id] and comers[j.id] <= found}
+    again: dict[str, UUID] = {}
+    for join in others:
+        if join.is_join and join.id in found and comers[join.id] - found:
+            again.setdefault(join.name, join.id)
+    return Back(frozenset(found - {target.id}), frozenset(again.values()))
+
+
+def _origins(target: Visit, others: Sequence[Visit]) -> set[UUID]:
+    """The visits that led to this one, back to the first."""
+    rows, found, at = {v.id: v for v in others}, set[UUID](), target.came_from
+    while at is not None and at in rows and at not in found:
+        found.add(at)
+        at = rows[at].came_from
+    return found
+
+
+def _follows(
+    visit: Visit,
+    target: Visit,
+    found: Collection[UUID],
+    origins: Collection[UUID],
+    reaches: Mapping[str, Collection[str]],
+) -> bool:
+    comes_later = visit.name in reaches.get(target.name, ()) and visit.created_at > target.created_at
+    if not visit.is_join:  # without an origin: a row of before origins were kept
+        return visit.came_from in found or (visit.came_from is None and comes_later)
+    if visit.started_at is None or visit.started_at < target.created_at or visit.id in origins:
+        return False
+    return visit.id == target.gather or visit.name in reaches.get(target.name, ())
 
 
 @dataclass(frozen=True, slots=True)

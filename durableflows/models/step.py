@@ -22,6 +22,9 @@ class StepRun(EngineRow):
     # The branch of an item: the step that `each` named, and the join that gathers its branches.
     each_step = models.CharField(max_length=100, blank=True, default="")
     gather = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="branches")
+    # Whose end led here (of a join: the first one's), and the ids of the joins that its own end has led to.
+    came_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    joined = models.JSONField(default=list, blank=True)
     state = StateField(default=StepState.READY)
 
     attempts = models.PositiveIntegerField(default=0)

@@ -1,7 +1,8 @@
 """What crosses between a run and the child that one of its steps waits for: the start, the end, and a cancel.
 
 Each crossing is due as long as the rows say so, whoever looks: a message for speed, the sweep for certainty. One
-transaction locks one run, never both, so parents and children cannot deadlock.
+transaction waits for the lock of one run, never of both, so parents and children cannot deadlock: a hand-over, which
+must see that the child stays ended, takes the child's lock too if it is free, and is left for later if it is not.
 Source: design, section 4 (locks); R09.
 """
 
@@ -50,7 +51,7 @@ def _carry(step: StepRun, child: WorkflowRun | None) -> bool:
     if child is None:
         return False
     if waits and child.ended_at is not None:
-        return _hand_back(step.run_id, step.pk, child)
+        return _hand_back(step.run_id, step.pk, child.pk)
     if not waits and child.ended_at is None and child.cancel_asked_at is None:
         return _cancel(child, step)
     return False
@@ -94,10 +95,16 @@ def _start(run_id: UUID, step_id: UUID) -> bool:
 
 
 @transact
-def _hand_back(run_id: UUID, step_id: UUID, child: WorkflowRun) -> bool:
-    """Give the child's end to the step that waits for it, once: it waits no more afterwards."""
+def _hand_back(run_id: UUID, step_id: UUID, child_id: UUID) -> bool:
+    """Give the child's end to the step that waits for it, once: it waits no more afterwards.
+
+    Under the child's lock: who lets a child go on looks, under the same lock, whether its end is awaited still.
+    """
     parent, step, now = _waiting(run_id, step_id)
     if parent is None or step is None:
+        return False
+    child = try_lock_run(child_id)
+    if child is None or child.ended_at is None:
         return False
     told: dict[str, JSON] = {"run": str(child.pk), "workflow": child.workflow, "state": str(child.state)}
     if child.state == RunState.SUCCEEDED:

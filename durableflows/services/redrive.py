@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, journal, progress, reopening
+from durableflows import arrivals, clock, journal, progress, reopening
 from durableflows.boundaries import Boundary, cross
+from durableflows.core import registry
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
@@ -25,16 +26,22 @@ REPEATABLE = frozenset({EffectState.CONFIRMED, EffectState.UNDONE, EffectState.R
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a redrive begins, which visits it goes back before, and which effects are done once more."""
+    """Where a redrive begins, which visits it goes back before, and which effects are done once more.
+
+    waiting   of those the joins that wait again: other branches, which are not sent back, have come to them
+    also      visits of other branches that had failed the run too: they get another try with the target
+    """
 
     target: StepRun
     after: list[StepRun]
+    waiting: frozenset[UUID]
+    also: list[StepRun]
     repeats: list[SideEffect]
 
     @property
     def steps(self) -> list[StepRun]:
         """Every visit that may be done again."""
-        return [self.target, *self.after]
+        return [self.target, *self.after, *self.also]
 
 
 def redrive(run_id: UUID | str, *, by: Any, reason: str, step: str, item: str, repeat: Collection[str]) -> WorkflowRun:
@@ -59,11 +66,16 @@ def _redrive(given: Order, step: str, item: str, repeat: tuple[str, ...]) -> Wor
     journal.record(run, "run.redriven", at=now, step=route.target, actor_name=given.name, data=data)
     for visit in route.after:
         reopening.rewind(run, visit, now)
+    for join in route.waiting:
+        arrivals.gather_again(run, lock_step(join), now)
     _choose_repeats(run, route.repeats, given, now)
     reopening.take_back_end(run)
+    if any(_may_have_ended(run, visit) for visit in route.steps):
+        run.result = None  # it came from what is done again
     run.alert, run.alert_at = ("", None) if not _has_contradiction(run) else (run.alert, run.alert_at)
     reopening.close_requests(run, route.target, now)
-    reopening.begin_again(run, lock_step(route.target.pk), now)
+    for visit in [route.target, *route.also]:
+        reopening.begin_again(run, lock_step(visit.pk), now)
     reopening.go_on(run, now)
     progress.conclude(run, now)
     cross(Boundary.OPERATE_BEFORE_COMMIT)
@@ -77,9 +89,10 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
         raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed: extend it first")
     _check_settled(run)
     target = _last_visit(run, step, item)
-    after = reopening.after(run, target)
-    _check_children([target, *after])
-    return Route(target, after, _to_repeat([target, *after], repeat))
+    after, waiting = reopening.after(run, target)
+    also = [visit for visit in reopening.failed(run) if visit not in (target, *after)]
+    _check_children([target, *after, *also])
+    return Route(target, after, waiting, also, _to_repeat([target, *after, *also], repeat, now))
 
 
 def _check_run(run: WorkflowRun) -> None:
@@ -110,7 +123,7 @@ def _check_settled(run: WorkflowRun) -> None:
 
 
 def _last_visit(run: WorkflowRun, step: str, item: str) -> StepRun:
-    rows = StepRun.objects.using(database()).filter(run=run, started_at__isnull=False)
+    rows = StepRun.objects.using(database()).filter(run=run, started_at__isnull=False, rewound=False)
     target = rows.filter(name=step, item_key=item).order_by("-visit").first()
     if target is not None:
         return target
@@ -129,7 +142,11 @@ def _check_children(steps: list[StepRun]) -> None:
         )
 
 
-def _to_repeat(steps: list[StepRun], names: Collection[str]) -> list[SideEffect]:
+def _may_have_ended(run: WorkflowRun, visit: StepRun) -> bool:
+    return visit.state == StepState.SUCCEEDED and registry.get(run.workflow, run.version).step(visit.name).end
+
+
+def _to_repeat(steps: list[StepRun], names: Collection[str], now: datetime) -> list[SideEffect]:
     rows = SideEffect.objects.using(database()).filter(step__in=[step.pk for step in steps], replaced_by__isnull=True)
     found = [row for row in rows.order_by("id") if row.state in REPEATABLE]
     chosen = [row for row in found if row.operation in names or row.effect in names]
@@ -137,6 +154,9 @@ def _to_repeat(steps: list[StepRun], names: Collection[str]) -> list[SideEffect]
         if not any(name in (row.operation, row.effect) for row in chosen):
             done = ", ".join(sorted({row.operation for row in found})) or "nothing"
             raise InvalidState(f"repeat: {name!r} has not happened in the steps that are done again; {done} has")
+    for row in chosen:
+        if row.settles_at is not None and now < row.settles_at:  # confirmed, and another send of it is still open
+            raise TooLate(f"a request of {row} may still arrive until {row.settles_at:%H:%M:%S}: repeat it after that")
     return chosen
 
 

@@ -175,14 +175,49 @@ def test_a_claim_and_a_redrive_of_a_paused_run_at_once_run_each_step_once(world:
     assert broken() == []
 
 
+def child_past_its_deadline(world: World) -> tuple[WorkflowRun, WorkflowRun, StepRun]:
+    """A run, its child that has just ended at its deadline, and the step that waits for it."""
+    run = WorkflowRun.objects.get(pk=waiting(world, "child"))
+    child = WorkflowRun.objects.get(parent=run)
+    WorkflowRun.objects.filter(pk=child.pk).update(deadline_at=world.clock.now())
+    sweeps.end_overdue_runs(world.clock.now())
+    return run, child, StepRun.objects.get(run=run, waits_on="child")
+
+
+def test_an_extension_that_meets_the_hand_over_of_the_childs_end_comes_too_late(world: World):
+    """The child must not go on when its parent has gone on without it."""
+    run, child, step = child_past_its_deadline(world)
+
+    with gate_at(Boundary.CROSSING_BEFORE_COMMIT) as gate:
+        hand_over = Rival(partial(children.carry, step.pk)).begin()
+        gate.wait()
+        extend = Rival(partial(api.extend, child.pk, reason="x", deadline=timedelta(hours=1))).begin()
+        extend.wait_until_blocked()
+
+    assert hand_over.outcome() is True
+    assert isinstance(extend.outcome(), TooLate)
+    states = [WorkflowRun.objects.get(pk=one.pk).state for one in (run, child)]
+    assert states == [RunState.FAILED, RunState.DEADLINE_EXCEEDED]
+
+
+def test_a_hand_over_that_meets_the_extension_of_the_child_hands_nothing_over(world: World):
+    run, child, step = child_past_its_deadline(world)
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        extend = Rival(partial(api.extend, child.pk, reason="x", deadline=timedelta(hours=1))).begin()
+        gate.wait()
+        assert children.carry(step.pk) is False  # it does not wait for the child's lock
+
+    assert isinstance(extend.outcome(), WorkflowRun)
+    assert children.carry(step.pk) is False
+    world.run_until_idle()
+    states = [WorkflowRun.objects.get(pk=one.pk).state for one in (run, child)]
+    assert states == [RunState.WAITING, RunState.WAITING]
+
+
 def test_a_child_that_is_extended_while_its_end_is_handed_over_leaves_no_limbo(world: World):
-    """Two runs are never locked together: whoever wins, neither is left without a next thing."""
     for _ in range(5):
-        run = WorkflowRun.objects.get(pk=waiting(world, "child"))
-        child = WorkflowRun.objects.get(parent=run)
-        WorkflowRun.objects.filter(pk=child.pk).update(deadline_at=world.clock.now())
-        sweeps.end_overdue_runs(world.clock.now())
-        step = StepRun.objects.get(run=run, waits_on="child")
+        run, child, step = child_past_its_deadline(world)
         extend = partial(api.extend, child.pk, reason="x", deadline=timedelta(hours=1))
 
         outcomes = at_once(extend, partial(children.carry, step.pk))
@@ -191,7 +226,10 @@ def test_a_child_that_is_extended_while_its_end_is_handed_over_leaves_no_limbo(w
         world.run_until_idle()
         run.refresh_from_db()
         child.refresh_from_db()
-        assert (run.state, child.ended_at is None) in ((RunState.WAITING, True), (RunState.FAILED, False))
+        assert (run.state, child.state) in (
+            (RunState.WAITING, RunState.WAITING),
+            (RunState.FAILED, RunState.DEADLINE_EXCEEDED),
+        )
         assert broken() == []
         world.clock.advance(days=40)
         world.run_until_idle()

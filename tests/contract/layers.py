@@ -42,6 +42,7 @@ PURE = (
     "core.classify",
     "core.plan",
     "core.decide",
+    "core.standing",
     "",  # durableflows/__init__.py: what workflows are declared with
 )
 
@@ -84,7 +85,7 @@ WRITERS = (
 )
 
 # The funnel: nothing else moves a run, a step or an approval.
-FUNNEL = ("arrivals", "questions", "progress", "reopening")
+FUNNEL = ("groups", "arrivals", "questions", "progress", "reopening")
 
 # One attempt of a step, and asking a provider what became of an effect.
 WORK = ("claims", "decisions", "context", "runner", "lookups", "gate")
