@@ -6,6 +6,7 @@
     api.retry(run_id, by=user, reason="fixed the template")
     api.pause(run_id, by=user, reason="the provider asked for quiet"), api.resume(run_id, by=user, reason="it is over")
     api.extend(run_id, by=user, reason="he needs longer", deadline=timedelta(days=3), budget={"tool_calls": 5})
+    api.edit(run_id, by=user, reason="the customer moved", changes={"address": "9 Elm Road"}, checkpoint=4)
     api.redrive(run_id, by=user, reason="the address was wrong", step="deliver", repeat=("post.send",))
     api.abandon(run_id, by=user, reason="the provider is gone", heir=colleague)
     api.preview("redrive", run_id, by=user, step="deliver")
@@ -34,6 +35,7 @@ from durableflows.models import ApprovalRequest, SideEffect, Signal, WorkflowRun
 from durableflows.selectors import run_for
 from durableflows.services import abandon as abandoning
 from durableflows.services import approvals, limits, migrations, operations, reconcile, runs, signals
+from durableflows.services import edit as editing
 from durableflows.services import preview as previews
 from durableflows.services import redrive as redriving
 from durableflows.services.preview import Asked, Preview
@@ -46,6 +48,7 @@ __all__ = [
     "abandon",
     "answer",
     "cancel",
+    "edit",
     "explain",
     "extend",
     "get",
@@ -143,6 +146,21 @@ def extend(
     return limits.extend(run_id, by=by, reason=reason, deadline=deadline, budget=_mapping("budget", budget))
 
 
+def edit(
+    run_id: UUID | str, *, by: Any = None, reason: str, changes: Mapping[str, object], checkpoint: int | None = None
+) -> WorkflowRun:
+    """Change fields of the state of a run that stands still: parked, paused, or ended in a way that may go on.
+
+    Shapes and units   changes: name -> value, checked with the rest of the state; checkpoint: `checkpoint_sequence` as
+                       it was shown, None: as it is now
+    Raises             NotFoundError, NotAllowed; InvalidState for what does not fit, a secret, or a state that was
+                       changed from outside; TooLate for a run that goes on or is final, while something of it is
+                       unsettled, and for another checkpoint. The same values again change nothing
+    """
+    given = _mapping("changes", changes)
+    return editing.edit(run_id, by=by, reason=reason, changes=given, checkpoint=checkpoint)
+
+
 def redrive(
     run_id: UUID | str, *, by: Any = None, reason: str, step: str, item: str = "", repeat: Collection[str] = ()
 ) -> WorkflowRun:
@@ -174,14 +192,16 @@ def preview(
     item: str = "",
     repeat: Collection[str] = (),
     heir: Any = None,
+    changes: Mapping[str, object] | None = None,
+    checkpoint: int | None = None,
 ) -> Preview:
     """Say what a verb would close, begin and repeat, what is certain and unknown, and how much money that is.
 
-    verb     cancel, pause, resume, retry, extend, redrive or abandon, with the arguments that it would be given
+    verb     cancel, pause, resume, retry, extend, edit, redrive or abandon, with the arguments that it would be given
     Raises   NotFoundError; InvalidState for another verb. What would be refused is said in `refused`
     """
-    given = _mapping("budget", budget)
-    asked = Asked(by, deadline, given, step, item, _names("repeat", repeat), heir)
+    more, new = _mapping("budget", budget), _mapping("changes", changes)
+    asked = Asked(by, deadline, more, step, item, _names("repeat", repeat), heir, new, checkpoint)
     return previews.preview(verb, run_id, asked)
 
 

@@ -322,6 +322,12 @@ def _extended(fact: Fact) -> Said:
     return _with(f"Extended{fact.by} ({', '.join(parts)})", fact.text("reason")), "done"
 
 
+def _edited(fact: Fact) -> Said:
+    changes = fact.data.get("changes")
+    names = plain(", ".join(map(str, changes))) if isinstance(changes, dict) else ""
+    return _with(f"State edited{fact.by} ({names})", fact.text("reason")), "note"
+
+
 def _redriven(fact: Fact) -> Said:
     return _with(f"Sent back to {fact.step}{fact.by}", fact.text("reason")), "note"
 
@@ -351,6 +357,7 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "run.paused": _simple("Paused{by}", "note"),
     "run.resumed": _simple("Resumed{by}", "done"),
     "run.extended": _extended,
+    "run.edited": _edited,
     "run.redriven": _redriven,
     "run.abandoned": _abandoned,
     "run.retried": _simple("Set going again{by}", "note"),

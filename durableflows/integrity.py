@@ -30,10 +30,15 @@ def sealing_key() -> tuple[str, bytes]:
 
 def seal(run: WorkflowRun, data: dict[str, JSON], sequence: int) -> None:
     """Put a checkpoint on the run, in memory. Raises InvalidState when it is too large, or holds a secret."""
-    check_size(data, settings().MAX_STATE_BYTES, f"the state of {run.workflow} run {run.pk}")
-    refuse_secrets(data, f"the state of {run.workflow}")
+    check_fits(run, data)
     run.data, run.checkpoint_sequence = data, sequence
     seal_as_it_is(run)
+
+
+def check_fits(run: WorkflowRun, data: dict[str, JSON]) -> None:
+    """Raise InvalidState for a checkpoint that is too large, or holds a secret."""
+    check_size(data, settings().MAX_STATE_BYTES, f"the state of {run.workflow} run {run.pk}")
+    refuse_secrets(data, f"the state of {run.workflow}")
 
 
 def seal_as_it_is(run: WorkflowRun) -> None:

@@ -42,6 +42,12 @@ def extend(options: Namespace) -> Report:
     return changed(run, f"extended until {tables.local(run.deadline_at)}")
 
 
+def edit(options: Namespace) -> Report:
+    """Change fields of a run's state."""
+    run = api.edit(options.run, **_by(options), **_arguments(options))
+    return Report(tables.of_run_alone(run), [f"run {run.pk}: at checkpoint {run.checkpoint_sequence} ({run.word})"])
+
+
 def redrive(options: Namespace) -> Report:
     """Let a run go on from an earlier step."""
     return changed(api.redrive(options.run, **_by(options), **_arguments(options)), f"goes on from {options.step}")
@@ -54,7 +60,7 @@ def abandon(options: Namespace) -> Report:
 
 
 VERBS: Mapping[str, Callable[[Namespace], Report]] = {
-    verb.__name__: verb for verb in (cancel, retry, pause, resume, extend, redrive, abandon)
+    verb.__name__: verb for verb in (cancel, retry, pause, resume, extend, edit, redrive, abandon)
 }
 
 
@@ -63,7 +69,7 @@ def with_preview(options: Namespace) -> Report:
     if not options.dry_run:
         return VERBS[options.verb](options)
     seen = api.preview(options.verb, options.run, by=person(options.by), **_arguments(options))
-    parts = {"closes": seen.closes, "begins": seen.begins}
+    parts = {"changes": seen.changes, "closes": seen.closes, "begins": seen.begins, "keeps": seen.keeps}
     parts |= {"repeats": seen.repeats, "confirmed": seen.confirmed, "unknown": seen.unknown}
     money = {name: [str(one) for one in amounts] for name, amounts in seen.money.items()}
     data = {"verb": seen.verb, "run": seen.run_id, "refused": seen.refused, **parts, "money": money}
@@ -75,8 +81,10 @@ def with_preview(options: Namespace) -> Report:
 
 
 _TITLES = {
+    "changes": "changes",
     "closes": "closes",
     "begins": "goes on with",
+    "keeps": "keeps what it was given",
     "repeats": "does once more, although it has happened",
     "confirmed": "has happened, and is not done again",
     "unknown": "may have happened, and is not settled",
@@ -87,9 +95,16 @@ def _by(options: Namespace) -> dict[str, Any]:
     return {"by": person(options.by), "reason": reason(options)}
 
 
+_GIVEN = ("deadline", "step", "item", "repeat", "checkpoint")
+
+
 def _arguments(options: Namespace) -> dict[str, Any]:
     """What the verb is given beside the run, the person and the reason."""
-    given = {name: getattr(options, name) for name in ("deadline", "step", "item", "repeat") if name in options}
+    given = {name: getattr(options, name) for name in _GIVEN if name in options}
+    if "changes" in options:
+        given["changes"] = dict(options.changes)
+        if len(given["changes"]) < len(options.changes):
+            raise InvalidState("--set: give each field one value")
     if "budget" in options:
         given["budget"] = dict(options.budget)
     if "heir" in options:

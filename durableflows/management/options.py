@@ -66,6 +66,17 @@ def json_value(text: str) -> Any:
         raise ArgumentTypeError(f"this is not JSON: {error}") from None
 
 
+def field(text: str) -> tuple[str, Any]:
+    """NAME=JSON."""
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise ArgumentTypeError(f"{plain(text, 40)!r} is not NAME=JSON, such as amount=5")
+    try:
+        return name, json.loads(value, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentTypeError(f"{name}: this is not JSON, and text needs quotes, name='\"Ada\"': {error}") from None
+
+
 def receipt(text: str) -> dict[str, Any]:
     """A JSON object that is not empty."""
     value = json_value(text)

@@ -79,6 +79,7 @@ OPERATORS = {
     "pause": "let a run stand still: what is under way ends, and nothing more begins",
     "resume": "let a paused run go on",
     "extend": "give a run more time or budget; one that these have ended goes on where it stood",
+    "edit": "change fields of the state of a run that stands still",
     "redrive": "let a failed or parked run go on from an earlier step; what has happened is not done again",
     "abandon": "end a run over what is open, and name who settles that",
 }
@@ -104,6 +105,18 @@ def _add_operators(verb: Verb) -> None:
         default=[],
         metavar="NAME=MORE",
         help="tool_calls=5; idle=SECONDS",
+    )
+    parsers["edit"].add_argument(
+        "--set",
+        dest="changes",
+        type=options.field,
+        action="append",
+        required=True,
+        metavar="NAME=JSON",
+        help="amount=5, or name='\"Ada\"'; again for another field",
+    )
+    parsers["edit"].add_argument(
+        "--checkpoint", type=options.count, help="checkpoint_sequence as `show` printed it: refuse any other"
     )
     redrive.add_argument("--step", required=True, help="a step that the run has been at")
     redrive.add_argument("--item", default="", help="the item's key, for a step of each(...)")

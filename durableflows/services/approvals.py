@@ -6,7 +6,7 @@ Source: P9; design, section 6; R10, R22.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -37,6 +37,8 @@ from durableflows.transactions import database, transact
 logger = logging.getLogger("durableflows.approvals")
 
 COMMENT_LIMIT = 4000
+TURNS = 5
+"""How often an answer begins again when the run has changed while its facts were computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,34 @@ def answer(request_id: UUID | str, given: Answer) -> ApprovalRequest:
         ("origin", given.origin, 200),
     ):
         check_text(text, limit, f"the {what}")
-    request = request_for(request_id, given.by)
-    _check_person(request, given.by)
-    now_true = facts_now(request) if request.state == ApprovalState.OPEN else None
-    outcome = _answer(request.run_id, request.step_id, request.pk, given, now_true, request.permission)
+    for _ in range(TURNS):
+        request = request_for(request_id, given.by)
+        _check_person(request, given.by)
+        outcome = _answer(request.run_id, request.step_id, request.pk, given, _look(request))
+        if outcome is not None:
+            break
+    else:
+        raise TooLate("the run changes faster than its facts can be computed: nothing was decided, look at it again")
     cross(Boundary.ANSWER_AFTER_COMMIT)
     if isinstance(outcome, FactsChanged):
         raise outcome
     return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was true before the lock: the facts, the checkpoint they are about, and the right that was checked."""
+
+    facts: Question | None
+    checkpoint: int
+    permission: str
+
+
+def _look(request: ApprovalRequest) -> _Seen:
+    if request.state != ApprovalState.OPEN:
+        return _Seen(None, 0, request.permission)
+    run = WorkflowRun.objects.using(database()).get(pk=request.run_id)
+    return _Seen(facts_on(run, request, run.data), run.checkpoint_sequence, request.permission)
 
 
 def request_for(request_id: UUID | str, person: Any) -> ApprovalRequest:
@@ -98,16 +120,15 @@ def _check_person(request: ApprovalRequest, person: Any) -> None:
         raise NotAllowed(reason)
 
 
-def facts_now(request: ApprovalRequest) -> Question:
-    """Compute the request's facts again, as they are true now. Runs user code: no transaction may be open.
+def facts_on(run: WorkflowRun, request: ApprovalRequest, data: dict[str, JSON]) -> Question:
+    """Compute the request's facts on a state of its run. Runs user code: no transaction may be open.
 
     Raises InvalidState when that code fails: nobody can say then what would be decided.
     """
-    run = WorkflowRun.objects.using(database()).get(pk=request.run_id)
     definition = registry.get(run.workflow, run.version)
     step = definition.step(request.step.name)
     assert step.approval is not None
-    context = RunContext(claims.view(run, request.step), definition, step)
+    context = RunContext(replace(claims.view(run, request.step), data=data), definition, step)
     try:
         return question_of(step.approval, context)
     except DurableflowsError:
@@ -120,17 +141,19 @@ def facts_now(request: ApprovalRequest) -> Question:
 
 @transact
 def _answer(
-    run_id: UUID, step_id: UUID, request_id: UUID, given: Answer, now_true: Question | None, checked: str
-) -> ApprovalRequest | FactsChanged:
+    run_id: UUID, step_id: UUID, request_id: UUID, given: Answer, seen: _Seen
+) -> ApprovalRequest | FactsChanged | None:
+    """None: the run is not the one any more that the facts are about."""
     run, step, request = lock_run(run_id), lock_step(step_id), lock_request(request_id)
     now = clock.now()
     if _is_repeat(request, given):
         return request
     _check_open(run, request, now)
-    if request.permission != checked:  # escalated between the check of rights and the lock
+    if request.permission != seen.permission:  # escalated between the check of rights and the lock
         raise TooLate(f"this request has just been handed on to people with {request.permission}: open it again")
-    assert now_true is not None
-    changed = _changed(run, step, request, given, now_true, now)
+    if run.checkpoint_sequence != seen.checkpoint or seen.facts is None:
+        return None
+    changed = _changed(run, step, request, given, seen.facts, now)
     if changed is not None:
         return changed
     _record(run, step, request, given, now)
@@ -168,21 +191,35 @@ def _changed(
     run: WorkflowRun, step: StepRun, request: ApprovalRequest, given: Answer, now_true: Question, now: datetime
 ) -> FactsChanged | None:
     """Compare what was shown with what is true; on a difference keep the new facts and void the votes on the old."""
-    digest = sha256(now_true.binding)
     changes = differences(request.binding, now_true.binding)
-    if digest != request.facts_digest:
-        request.binding, request.context, request.facts_digest = now_true.binding, now_true.context, digest
-        request.title = now_true.title[:300]
-        request.store("binding", "context", "facts_digest", "title")
-        votes = request.decisions.filter(voided_at__isnull=True)
-        voided = votes.update(voided_at=now, voided_reason="the facts changed")
-        data: dict[str, JSON] = {"request": str(request.pk), "changed": [*sorted(changes)], "voided": voided}
-        journal.record(run, "approval.facts_changed", at=now, step=step, data=data)
+    if renew_facts(run, step, request, now_true, now):
         run.store(*journal.FIELDS)
-    if given.facts_digest != digest:
+    if given.facts_digest != request.facts_digest:
         names = ", ".join(sorted(changes)) or "what you were shown"
         return FactsChanged(f"the facts have changed ({names}): look at them again, then decide", changes=changes)
     return None
+
+
+def renew_facts(
+    run_locked: WorkflowRun, step: StepRun, request_locked: ApprovalRequest, now_true: Question, now: datetime
+) -> bool:
+    """Let a request ask about the facts as they are now, if its binding ones are others: votes on the old are void.
+
+    False: they are the same.
+    Writes   ApprovalRequest, ApprovalDecision, RunEvent; the caller stores the run
+    """
+    request, digest = request_locked, sha256(now_true.binding)
+    if digest == request.facts_digest:
+        return False
+    changed: list[JSON] = [*sorted(differences(request.binding, now_true.binding))]
+    request.binding, request.context, request.facts_digest = now_true.binding, now_true.context, digest
+    request.title = now_true.title[:300]
+    request.store("binding", "context", "facts_digest", "title")
+    votes = request.decisions.filter(voided_at__isnull=True)
+    voided = votes.update(voided_at=now, voided_reason="the facts changed")
+    data: dict[str, JSON] = {"request": str(request.pk), "changed": changed, "voided": voided}
+    journal.record(run_locked, "approval.facts_changed", at=now, step=step, data=data)
+    return True
 
 
 def differences(shown: Mapping[str, JSON], now: Mapping[str, JSON]) -> dict[str, tuple[object, object]]:

@@ -10,12 +10,12 @@ from uuid import UUID
 from durableflows import clock, journal, progress, reopening
 from durableflows.boundaries import Boundary, cross
 from durableflows.core.payload import check_text
-from durableflows.core.states import ParkedReason
+from durableflows.core.states import EFFECT_OPEN, ParkedReason, StepState
 from durableflows.errors import InvalidState, NotAllowed, TooLate
-from durableflows.models import WorkflowRun
+from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run
 from durableflows.selectors import OPERATE, may_operate, run_for
-from durableflows.transactions import transact
+from durableflows.transactions import database, transact
 
 REASON_LIMIT = 4000
 
@@ -87,6 +87,24 @@ def check_goes_on(run: WorkflowRun) -> None:
     """Raise TooLate for a run that has ended or is ending."""
     if run.ended_at is not None or run.ending_reason:
         raise TooLate(f"the run is {run.word}: it does not go on")
+
+
+def check_stands_still(run: WorkflowRun) -> None:
+    """Raise TooLate for a run that is ending, or goes on by itself; one that has ended or is parked passes."""
+    if run.ended_at is None and run.ending_reason:
+        raise TooLate("the run is ending: wait until it has ended")
+    if run.ended_at is None and not run.parked_reason:
+        raise TooLate(f"the run is {run.word}: it goes on by itself; pause it first")
+
+
+def check_settled(run: WorkflowRun, before: str) -> None:
+    """Raise TooLate while something of the run is under way or in doubt. `before`: what must wait for it, in words."""
+    rows = SideEffect.objects.using(database()).filter(run=run, state__in=[str(state) for state in EFFECT_OPEN])
+    if (row := rows.order_by("id").first()) is not None:
+        raise TooLate(f"{row} is {row.state}: it must be settled before {before}")
+    running = StepRun.objects.using(database()).filter(run=run, state=StepState.RUNNING).first()
+    if running is not None:
+        raise TooLate(f"a worker is at {running}: wait until it has ended")
 
 
 def resume(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:

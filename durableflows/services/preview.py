@@ -11,21 +11,26 @@ from uuid import UUID
 from durableflows import clock
 from durableflows.core import operate
 from durableflows.core.money import Money
+from durableflows.core.payload import JSON, canonical, redact
 from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, StepState, WaitsOn
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import DurableflowsError, InvalidState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.selectors import run_for
-from durableflows.services import abandon, limits, operations, redrive, runs
+from durableflows.services import abandon, edit, limits, operations, redrive, runs
 from durableflows.transactions import database
+
+LONGEST_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
     """`refused`: why the verb would not be done now, '' when it would. The others are sentences' parts, for people.
 
-    closes       what it puts an end to: requests, waits, children, workers' leases
+    changes      which fields of the state become what
+    closes       what it puts an end to: requests, votes, waits, children, workers' leases
     begins       which steps are done again, or go on
+    keeps        which steps keep what they were given, whatever the state becomes
     repeats      confirmed effects that would be done once more, by explicit choice
     confirmed    what has happened, and is not done again
     unknown      what may have happened, and stays to be settled
@@ -35,8 +40,10 @@ class Preview:
     verb: str
     run_id: UUID
     refused: str = ""
+    changes: tuple[str, ...] = ()
     closes: tuple[str, ...] = ()
     begins: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
     confirmed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -54,14 +61,18 @@ class Asked:
     item: str = ""
     repeat: Collection[str] = ()
     heir: Any = None
+    changes: Mapping[str, object] = field(default_factory=dict)
+    checkpoint: int | None = None
 
 
 @dataclass(slots=True)
 class Found:
     """What a look at the run for one verb came to."""
 
+    changes: list[str] = field(default_factory=list)
     closes: list[str] = field(default_factory=list)
     begins: list[str] = field(default_factory=list)
+    keeps: list[str] = field(default_factory=list)
     repeats: list[SideEffect] = field(default_factory=list)
 
 
@@ -89,8 +100,10 @@ def _of(verb: str, run: WorkflowRun, found: Found, refused: str) -> Preview:
         verb=verb,
         run_id=run.pk,
         refused=refused,
+        changes=tuple(found.changes),
         closes=tuple(found.closes),
         begins=tuple(found.begins),
+        keeps=tuple(found.keeps),
         repeats=_names(found.repeats),
         confirmed=_names(confirmed),
         unknown=_names(unknown),
@@ -140,6 +153,41 @@ def _extend(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None
         found.begins += [str(step) for step in [*_open_steps(run), *closed]]
 
 
+def _edit(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    new = edit.work_out(run, asked.changes, asked.checkpoint)
+    found.changes += [_change(name, old, value) for name, (old, value) in new.changes.items()]
+    found.closes += [f"every vote on the request {request.title!r}: it asks anew" for request, _ in new.asks]
+    if new.changes:
+        found.closes += [f"the approval of {one.title!r}: it no longer counts" for one in edit.lapsing(run, new.data)]
+    steps = _open_steps(run)
+    due = (StepState.READY, StepState.RETRY_SCHEDULED)
+    found.begins += [f"{step}, with the new state, once the run goes on" for step in steps if step.state in due]
+    found.keeps += [f"{step}: {', '.join(given)}" for step in steps if (given := _given(step))]
+
+
+def _change(name: str, old: JSON, new: JSON) -> str:
+    return f"{name}: {_shown(name, old)} -> {_shown(name, new)}"
+
+
+def _shown(name: str, value: JSON) -> str:
+    """A value as JSON, its end cut off; what looks like a secret is masked, as everywhere."""
+    masked = redact({name: value})
+    assert isinstance(masked, dict)
+    text = canonical(masked[name]).decode()
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def _given(step: StepRun) -> list[str]:
+    return [words for kind, words in _GIVEN.items() if kind in step.input]
+
+
+_GIVEN = {
+    "item": "its item",
+    "signal": "its signal",
+    "child": "what the run that it has started was given, or has come to",
+}
+
+
 def _redrive(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     route = redrive.check_redrive(run, asked.step, asked.item, asked.repeat, now)
     found.closes += _closes(run, [step for step in route.steps if step.state in STEP_OPEN])
@@ -159,6 +207,7 @@ _LOOKS: Mapping[str, Callable[[WorkflowRun, Asked, Found, datetime], None]] = {
     "resume": _resume,
     "retry": _retry,
     "extend": _extend,
+    "edit": _edit,
     "redrive": _redrive,
     "abandon": _abandon,
 }

@@ -13,12 +13,12 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
-from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
+from durableflows.core.states import EffectState, RunState
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
 from durableflows.services.limits import check_may_reopen
-from durableflows.services.operations import Order, order
+from durableflows.services.operations import Order, check_settled, check_stands_still, order
 from durableflows.transactions import database, transact
 
 REPEATABLE = frozenset({EffectState.CONFIRMED, EffectState.UNDONE, EffectState.REVERSED})
@@ -87,7 +87,8 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
     _check_run(run)
     if now >= run.deadline_at:
         raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed: extend it first")
-    _check_settled(run)
+    # A second walk beside an unknown first one could act twice.
+    check_settled(run, "the run goes on from elsewhere")
     target = _last_visit(run, step, item)
     after, waiting = reopening.after(run, target)
     also = [visit for visit in reopening.failed(run) if visit not in (target, *after)]
@@ -98,10 +99,7 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
 def _check_run(run: WorkflowRun) -> None:
     if run.ended_at is not None and run.state != RunState.FAILED:
         raise TooLate(f"the run is {run.word}: {_NOT_FROM.get(run.state, 'that is final')}")
-    if run.ended_at is None and run.ending_reason:
-        raise TooLate("the run is ending: wait until it has ended")
-    if run.ended_at is None and not run.parked_reason:
-        raise TooLate(f"the run is {run.word}: it goes on by itself; pause it first")
+    check_stands_still(run)
     check_may_reopen(run)
 
 
@@ -110,16 +108,6 @@ _NOT_FROM = {
     RunState.EXHAUSTED_BUDGET: "extend it, and it goes on where it stood",
     RunState.DEADLINE_EXCEEDED: "extend it, and it goes on where it stood",
 }
-
-
-def _check_settled(run: WorkflowRun) -> None:
-    """Nothing may be under way or in doubt: a second walk beside an unknown first one could act twice."""
-    rows = SideEffect.objects.using(database()).filter(run=run, state__in=[str(state) for state in EFFECT_OPEN])
-    if (row := rows.order_by("id").first()) is not None:
-        raise TooLate(f"{row} is {row.state}: it must be settled before the run goes on from elsewhere")
-    running = StepRun.objects.using(database()).filter(run=run, state=StepState.RUNNING).first()
-    if running is not None:
-        raise TooLate(f"a worker is at {running}: wait until it has ended")
 
 
 def _last_visit(run: WorkflowRun, step: str, item: str) -> StepRun:

@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
-from durableflows import TooLate, api, claims
+from durableflows import FactsChanged, TooLate, api, claims
 from durableflows.boundaries import Boundary
 from durableflows.core.outcomes import Halted
 from durableflows.core.states import RunState, StepState
 from durableflows.doctor import Severity, examine
 from durableflows.errors import LeaseLost, RunHalted
-from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.services import children, sweeps
 from durableflows.testing import World
 from tests.support.parcels import Depot, lost_address, parcel_workflow
@@ -251,3 +251,119 @@ def test_a_pause_and_a_lost_worker_at_once_leave_doubt_that_is_settled(world: Wo
     world.run_through()
     assert played.run().state == RunState.SUCCEEDED
     assert len(played.provider.acts) == 1
+
+
+def paused(depot: Depot) -> WorkflowRun:
+    run = api.start(parcel_workflow(depot), {})
+    return api.pause(run.pk, reason="x")
+
+
+def edit(run: WorkflowRun, rounds: int) -> WorkflowRun:
+    return api.edit(run.pk, reason="x", changes={"rounds": rounds})
+
+
+def test_two_edits_at_once_are_one(world: World):
+    run = paused(Depot())
+
+    outcomes = at_once(partial(edit, run, 3), partial(edit, run, 4))
+
+    kinds = sorted(type(one).__name__ for one in outcomes)
+    taken = RunEvent.objects.filter(run=run, kind="run.edited").count()
+    assert (kinds, taken) in [(["TooLate", "WorkflowRun"], 1), (["WorkflowRun", "WorkflowRun"], 2)]
+    stored = WorkflowRun.objects.get(pk=run.pk)
+    assert stored.checkpoint_sequence == taken
+    assert_chain(stored)
+    assert broken() == []
+
+
+def test_the_edit_that_waited_for_another_is_told_that_the_state_has_moved_on(world: World):
+    run = paused(Depot())
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        first = Rival(partial(edit, run, 3)).begin()
+        gate.wait()
+        second = Rival(partial(edit, run, 4)).begin()
+        second.wait_until_blocked()
+
+    assert isinstance(first.outcome(), WorkflowRun)
+    assert isinstance(second.outcome(), TooLate)
+    assert WorkflowRun.objects.get(pk=run.pk).data["rounds"] == 3
+
+
+def test_a_claim_waits_for_an_edit_and_begins_nothing(world: World):
+    run = paused(Depot())
+    step = StepRun.objects.get(run=run)
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        editing = Rival(partial(edit, run, 3)).begin()
+        gate.wait()
+        claim = Rival(partial(claims.claim, run.pk, step.pk, task_id="A", pid=1)).begin()
+        claim.wait_until_blocked()
+
+    assert isinstance(editing.outcome(), WorkflowRun)
+    assert claim.outcome() is None
+    api.resume(run.pk, reason="x")
+    claimed = claims.claim(run.pk, step.pk, task_id="A", pid=1)
+    assert claimed is not None
+    assert claimed.data["rounds"] == 3
+
+
+def test_an_edit_that_waited_for_a_claim_is_refused(world: World):
+    """It was shown a paused run; somebody has resumed it, and a worker is at it."""
+    run = paused(Depot())
+    step = StepRun.objects.get(run=run)
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        resume = Rival(partial(api.resume, run.pk, reason="x")).begin()
+        gate.wait()
+        editing = Rival(partial(edit, run, 3)).begin()
+        editing.wait_until_blocked()
+    assert isinstance(resume.outcome(), WorkflowRun)
+    assert isinstance(editing.outcome(), TooLate)
+
+    with gate_at(Boundary.CLAIM_BEFORE_COMMIT) as gate:
+        claim = Rival(partial(claims.claim, run.pk, step.pk, task_id="A", pid=1)).begin()
+        gate.wait()
+        pause = Rival(partial(api.pause, run.pk, reason="x")).begin()
+        pause.wait_until_blocked()
+    assert claim.outcome() is not None
+    assert isinstance(pause.outcome(), WorkflowRun)
+    with pytest.raises(TooLate, match="a worker is at pack"):
+        edit(run, 3)
+
+
+def test_a_redrive_and_an_edit_at_once_go_one_after_the_other(world: World):
+    depot = Depot()
+    run = failed(world, depot)
+    redrive = partial(api.redrive, run.pk, reason="x", step="hand_over")
+
+    outcomes = at_once(redrive, partial(edit, run, 3))
+
+    assert isinstance(outcomes[0], WorkflowRun)
+    assert isinstance(outcomes[1], WorkflowRun | TooLate)
+    world.run_until_idle()
+    stored = WorkflowRun.objects.get(pk=run.pk)
+    assert stored.state == RunState.SUCCEEDED
+    assert stored.data["rounds"] == (3 if isinstance(outcomes[1], WorkflowRun) else 0)
+    assert broken() == []
+
+
+def test_an_answer_that_waited_for_an_edit_is_about_the_new_facts(world: World, admin_user):
+    """P9: the facts were computed before the lock, on a state that is no more."""
+    run = api.start(parcel_workflow(Depot()), {"ask": True})
+    world.run_until_idle()
+    api.pause(run.pk, reason="x")
+    request = ApprovalRequest.objects.get(run=run)
+    answer = partial(api.answer, request.pk, "approve", by=admin_user, facts_digest=request.facts_digest)
+
+    with gate_at(Boundary.OPERATE_BEFORE_COMMIT) as gate:
+        editing = Rival(partial(edit, run, 3)).begin()
+        gate.wait()
+        answering = Rival(answer).begin()
+        answering.wait_until_blocked()
+
+    assert isinstance(editing.outcome(), WorkflowRun)
+    assert isinstance(answering.outcome(), FactsChanged)
+    request.refresh_from_db()
+    assert (request.state, request.binding) == ("OPEN", {"rounds": 3})
+    assert not ApprovalDecision.objects.exists()

@@ -98,6 +98,7 @@ VERBS = (
     "services.reconcile",
     "services.operations",
     "services.limits",
+    "services.edit",
     "services.redrive",
     "services.abandon",
     "services.preview",

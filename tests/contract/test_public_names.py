@@ -28,6 +28,7 @@ VERBS = {
     "Line",
     "Preview",
     "abandon",
+    "edit",
     "extend",
     "pause",
     "preview",

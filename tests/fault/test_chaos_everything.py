@@ -145,6 +145,7 @@ def _audits() -> int:
 def _check_rows() -> None:
     broken = [finding for finding in doctor.examine() if finding.severity == "broken"]
     assert broken == []
+    assert doctor.verify().findings == ()
     assert not StepRun.objects.filter(state="RUNNING").exists()
     assert not SideEffect.objects.exclude(contradiction="").exists()
     living = Worker.objects.filter(stopped_at=None, heartbeat_at__gt=F("started_at")).count()

@@ -148,6 +148,7 @@ def _check_books(requests: list[RefundRequest], books: BooksView) -> None:
 
 def _check_rows() -> None:
     assert [finding for finding in doctor.examine() if finding.severity == "broken"] == []
+    assert doctor.verify().findings == ()
     assert not StepRun.objects.filter(state="RUNNING").exists()
     states = Counter(WorkflowRun.objects.values_list("state", flat=True))
     print(dict(states), dict(Counter(SideEffect.objects.values_list("effect", "state"))))

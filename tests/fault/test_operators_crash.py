@@ -63,6 +63,7 @@ VERBS: dict[str, tuple[Prepare, Verb, RunState]] = {
         lambda run, who: api.extend(run.pk, by=who, reason="x", deadline=timedelta(days=5)),
         RunState.WAITING_HUMAN,
     ),
+    "edit": (paused, lambda run, who: api.edit(run.pk, by=who, reason="x", changes={"rounds": 3}), RunState.PARKED),
     "redrive": (
         failed,
         lambda run, who: api.redrive(run.pk, by=who, reason="x", step="pay", repeat=("post.pay",)),
