@@ -109,8 +109,8 @@ def _check(run: WorkflowRun, read_at: int) -> None:
     check_settled(run, "the state is changed")
     if not integrity.is_sealed(run) or not integrity.is_current(run):
         raise InvalidState(
-            "the stored state was changed from outside, or its key is gone: `manage.py durableflows verify` says which. It "
-            "is not edited, which would make it ours"
+            "the stored state was changed from outside, or its key is gone: an edit would make it ours. "
+            "`manage.py durableflows verify` says which of the two it is"
         )
     if run.checkpoint_sequence != read_at:
         raise TooLate(f"the run is at checkpoint {run.checkpoint_sequence}, not {read_at} any more: look at it again")

@@ -13,7 +13,7 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
-from durableflows.core.states import EffectState, RunState
+from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
