@@ -19,6 +19,7 @@ from durableflows.core.payload import JSON, check_size, sha256
 from durableflows.core.plan import OpenStep, joins_ready
 from durableflows.core.states import STEP_OPEN, StepState, WaitsOn
 from durableflows.core.ways import Child, Each, Sleep, WaitFor, Way
+from durableflows.errors import UnknownWorkflow
 from durableflows.models import Signal, StepRun, WorkflowRun
 from durableflows.models.locks import lock_step
 from durableflows.transactions import database
@@ -88,7 +89,7 @@ def arrive(run: WorkflowRun, name: str, branch: Branch, now: datetime, boundary:
     _put(step)
     journal.record(run, "step.ready", at=now, step=step, data=_named(step))
     if not run.parked_reason:  # it was paused while the step before was under way: this one stays unsent
-        dispatch.send_after_commit(step, boundary)
+        dispatch.send_after_commit(run, step, boundary)
     return step
 
 
@@ -105,19 +106,26 @@ def take_way(run: WorkflowRun, way: Way, branch: Branch, now: datetime) -> None:
             _open_each(run, way, branch, now)
 
 
-def visits(run: WorkflowRun, name: str, item_key: str = "") -> int:
-    """How often the run has come to a step so far, in the branch of this item."""
-    return StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key).count()
+@dataclass(frozen=True, slots=True)
+class Past:
+    """How often the run has come to a step in the branch of an item; `rewound`: visits that a redrive went back before.
+
+    The next arrival takes such a visit up again, and is no new one.
+    """
+
+    visits: int
+    rewound: int
 
 
-def goes_again(run: WorkflowRun, name: str, item_key: str = "") -> bool:
-    """Is the next arrival at a step no new visit, but one that a redrive went back before?"""
-    return _rewound(run, name, Branch(item_key)) is not None
+def past(run: WorkflowRun, name: str, item_key: str = "") -> Past:
+    """What the run has to do with a step so far."""
+    rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key).order_by()
+    return Past(**rows.aggregate(visits=Count("pk"), rewound=Count("pk", filter=Q(rewound=True))))
 
 
 def is_waiting_join(run: WorkflowRun, name: str) -> bool:
     """Does a join of this name wait already? Who comes to it then makes no new visit."""
-    return _waiting_join(run, name) is not None
+    return _is_join(run, name) and _waiting_join(run, name) is not None
 
 
 def after_end(run: WorkflowRun, step: StepRun, now: datetime) -> None:
@@ -145,7 +153,7 @@ def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
     facts = {**_named(step), "state": str(step.state), "reason": reason}
     journal.record(run, "step.ready", at=now, step=step, data=facts)
     if not run.parked_reason:
-        dispatch.send_after_commit(step)
+        dispatch.send_after_commit(run, step)
 
 
 def give_signal(run: WorkflowRun, step: StepRun, signal: Signal, now: datetime) -> None:
@@ -188,12 +196,11 @@ def stand_again(step: StepRun, state: StepState) -> None:
     step.joined = []
 
 
-def _rewound(run: WorkflowRun, name: str, branch: Branch) -> StepRun | None:
+def _rewound(run: WorkflowRun, name: str, branch: Branch) -> StepRun:
     """The visit to take up again: best the one that the same step had led to; another branch may want the others."""
     rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=branch.item_key, rewound=True)
     is_own = Case(When(came_from=branch.came_from, then=0), default=1)
-    found = rows.order_by(is_own, "visit").first()
-    return lock_step(found.pk) if found else None
+    return lock_step(rows.order_by(is_own, "visit").values_list("pk", flat=True)[0])
 
 
 def _new(
@@ -208,11 +215,12 @@ def _new(
     wake_at: datetime | None = None,
 ) -> StepRun:
     """The next visit of a step. One that a redrive went back before comes first: its keys keep it from acting twice."""
-    step = _rewound(run, name, branch)
-    if step is None:
-        step = _first(run, name, branch, now, state)
-    else:
+    before = past(run, name, branch.item_key)
+    if before.rewound:
+        step = _rewound(run, name, branch)
         stand_again(step, state)
+    else:
+        step = _first(run, name, branch, now, state, visit=before.visits + 1)
     kept = {"each": step.input["each"]} if "each" in step.input else {}  # of the items that a join gathers
     step.each_step, step.gather, step.input = branch.each_step, branch.gather, {**kept, **branch.input}
     step.came_from = branch.came_from
@@ -221,15 +229,8 @@ def _new(
     return step
 
 
-def _first(run: WorkflowRun, name: str, branch: Branch, now: datetime, state: StepState) -> StepRun:
-    return StepRun(
-        run=run,
-        name=name,
-        visit=visits(run, name, branch.item_key) + 1,
-        item_key=branch.item_key,
-        created_at=now,
-        state=state,
-    )
+def _first(run: WorkflowRun, name: str, branch: Branch, now: datetime, state: StepState, *, visit: int) -> StepRun:
+    return StepRun(run=run, name=name, visit=visit, item_key=branch.item_key, created_at=now, state=state)
 
 
 def _put(step: StepRun) -> None:
@@ -311,7 +312,7 @@ def _open_each(run: WorkflowRun, way: Each, branch: Branch, now: datetime) -> No
     journal.record(run, "each.opened", at=now, step=join, data=facts)
     for step in steps:
         if step.state == StepState.READY and not run.parked_reason:
-            dispatch.send_after_commit(step)
+            dispatch.send_after_commit(run, step)
 
 
 def _item_steps(run: WorkflowRun, way: Each, join: StepRun, branch: Branch, now: datetime) -> list[StepRun]:
@@ -366,8 +367,17 @@ def _waiting_join(run: WorkflowRun, name: str) -> StepRun | None:
     return rows.filter(waits_on=WaitsOn.BRANCHES).first()
 
 
+def _may_have_joins(run: WorkflowRun) -> bool:
+    try:
+        return registry.get(run.workflow, run.version).has_joins
+    except UnknownWorkflow:  # another process's workflow: the rows will tell
+        return True
+
+
 def begin_joins(run: WorkflowRun, now: datetime) -> None:
     """Let joins begin that nobody comes to any more."""
+    if not _may_have_joins(run):
+        return
     rows = StepRun.objects.using(database()).filter(run=run, state__in=OPEN).order_by("id")
     values = rows.values_list("pk", "name", "waits_on", "gather_id")
     steps = [OpenStep(pk, name, kind == WaitsOn.BRANCHES, gather) for pk, name, kind, gather in values]

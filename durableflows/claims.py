@@ -3,10 +3,13 @@
 Called by the runner and by the sweeps that free leases. Each is one short transaction; the user's code runs between.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from uuid import UUID
+
+from django.contrib.contenttypes.models import ContentType
 
 from durableflows import clock, groups, integrity, journal, ledger, progress
 from durableflows.boundaries import Boundary, cross
@@ -31,7 +34,7 @@ from durableflows.transactions import database, transact, transact_durably
 
 NO_ONE = UUID(int=0)
 # Every send is known to have done nothing, so the next one is a first send still, and is rechecked (P9).
-NOT_DONE = [str(EffectState.PLANNED), str(EffectState.ABSENT), str(EffectState.REJECTED)]
+NOT_DONE = (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED)
 WAITS_FOR_WORKER = "waiting for a worker that knows"
 
 
@@ -46,15 +49,19 @@ def claim(run_id: UUID, step_id: UUID, *, task_id: str, pid: int) -> Claim | Non
     now = clock.now()
     if step.run_id != run.pk or step.state != StepState.READY or (step.wake_at and step.wake_at > now):
         return None
-    definition = _refused(run, step, now)
+    effects = _effects_before(step)
+    definition = _refused(run, step, effects, now)
     if definition is None:
         return None
-    claimed = _take(run, step, definition.step(step.name), now, task_id=task_id, pid=pid)
+    had_sends = any(row.send_count and row.state not in NOT_DONE for row in effects)
+    claimed = _take(run, step, definition.step(step.name), now, task_id=task_id, pid=pid, had_sends=had_sends)
     cross(Boundary.CLAIM_BEFORE_COMMIT)
     return claimed
 
 
-def _refused(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefinition | None:
+def _refused(
+    run: WorkflowRun, step: StepRun, effects: Sequence[SideEffect], now: datetime
+) -> WorkflowDefinition | None:
     """Give the definition when the claim may go on; otherwise write what stands in its way."""
     if run.ended_at or run.parked_reason:
         return None
@@ -80,7 +87,7 @@ def _refused(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefiniti
         )
         progress.conclude(run, now)
         return None
-    return None if _needs_look(run, step, definition, now) else definition
+    return None if _needs_look(run, step, definition, effects, now) else definition
 
 
 def _changed_from_outside(run: WorkflowRun, step: StepRun) -> str:
@@ -96,9 +103,18 @@ def _changed_from_outside(run: WorkflowRun, step: StepRun) -> str:
     return ""
 
 
-def _needs_look(run: WorkflowRun, step: StepRun, definition: WorkflowDefinition, now: datetime) -> bool:
+def _effects_before(step: StepRun) -> Sequence[SideEffect]:
+    """The effects of earlier attempts at this visit; before the first attempt there can be none."""
+    return ledger.effects_of(step) if step.attempts else ()
+
+
+def _needs_look(
+    run: WorkflowRun, step: StepRun, definition: WorkflowDefinition, effects: Sequence[SideEffect], now: datetime
+) -> bool:
     """Send a step to reconciliation when an effect of it is in doubt and may not be asked again (rule 6)."""
-    for row in SideEffect.objects.using(database()).filter(step=step, state__in=[str(s) for s in EFFECT_IN_DOUBT]):
+    for row in effects:
+        if row.state not in EFFECT_IN_DOUBT:
+            continue
         effect = definition.effects.get(row.effect)
         if effect is None or not may_resend(row.first_dispatched_at, effect.key_window, effect.settle_seconds, now):
             ledger.doubt_dispatched(step, now, "found under way without a worker")
@@ -165,9 +181,16 @@ def park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) -> 
     progress.conclude(run, now)
 
 
-def _take(run: WorkflowRun, step: StepRun, declared: StepDefinition, now: datetime, *, task_id: str, pid: int) -> Claim:
-    sent = SideEffect.objects.using(database()).filter(step=step, send_count__gt=0)
-    had_sends = sent.exclude(state__in=NOT_DONE).exists()
+def _take(
+    run: WorkflowRun,
+    step: StepRun,
+    declared: StepDefinition,
+    now: datetime,
+    *,
+    task_id: str,
+    pid: int,
+    had_sends: bool,
+) -> Claim:
     step.claim()
     step.attempts += 1
     step.tries_since = step.tries_since or now
@@ -189,7 +212,7 @@ def _take(run: WorkflowRun, step: StepRun, declared: StepDefinition, now: dateti
     run.attempts_count += 1
     facts: dict[str, JSON] = {"step": step.name, "visit": step.visit, "attempt": step.attempts, "worker": worker_name()}
     journal.record(run, "step.claimed", at=now, step=step, data=facts)
-    progress.conclude(run, now)
+    progress.conclude_claim(run, now)
     return _claimed(run, step, attempt, had_sends=had_sends)
 
 
@@ -222,7 +245,6 @@ def view(
         item_key=step.item_key,
         must_end_by=must_end_by or run.deadline_at,
     )
-    subject = f"{run.subject_type.app_label}.{run.subject_type.model}:{run.subject_id}" if run.subject_type else ""
     return Claim(
         lease=lease,
         data=run.data,
@@ -230,12 +252,19 @@ def view(
         deadline_at=run.deadline_at,
         owner_name=run.owner_name,
         tenant=run.tenant,
-        subject=subject,
+        subject=_subject(run),
         manifest=run.manifest,
         had_sends=had_sends,
         input=step.input,
         is_item=step.gather_id is not None,
     )
+
+
+def _subject(run: WorkflowRun) -> str:
+    if run.subject_type_id is None:
+        return ""
+    kind = ContentType.objects.db_manager(database()).get_for_id(run.subject_type_id)  # kept by Django's own cache
+    return f"{kind.app_label}.{kind.model}:{run.subject_id}"
 
 
 @transact
@@ -253,8 +282,8 @@ def settle(lease: Lease, outcome: Outcome, *, rng: Random, base: dict[str, JSON]
     ledger.check_lease(step, lease)
     if isinstance(outcome, Done) and base is not None:
         outcome = _merged(run, outcome, base)
-    ledger.doubt_dispatched(step, now, "the attempt ended without an answer")
-    decision = decide.after_step(snapshot(run, step), outcome, now, rng)
+    effects = ledger.doubt_dispatched(step, now, "the attempt ended without an answer")
+    decision = decide.after_step(snapshot(run, step, effects), outcome, now, rng)
     progress.apply(run, step, decision, now=now)
     cross(Boundary.SETTLE_BEFORE_COMMIT)
     return decision
@@ -274,13 +303,13 @@ def _merged(run: WorkflowRun, outcome: Done, base: dict[str, JSON]) -> Done:
 
 def free_locked(run: WorkflowRun, step: StepRun, now: datetime, why: str) -> None:
     """Take the lease of a worker that is gone; the caller has looked again under the lock."""
-    ledger.doubt_dispatched(step, now, why)
-    progress.apply(run, step, decide.after_loss(snapshot(run, step), why), now=now)
+    effects = ledger.doubt_dispatched(step, now, why)
+    progress.apply(run, step, decide.after_loss(snapshot(run, step, effects), why), now=now)
 
 
-def snapshot(run: WorkflowRun, step: StepRun) -> Snapshot:
+def snapshot(run: WorkflowRun, step: StepRun, effects: Sequence[SideEffect]) -> Snapshot:
     """The step as a value, with whether its effects are open."""
-    states = {EffectState(row.state) for row in ledger.open_effects(step)}
+    states = {EffectState(row.state) for row in effects}
     try:
         declared = registry.get(run.workflow, run.version).step(step.name)
     except UnknownWorkflow:

@@ -25,7 +25,7 @@ from durableflows.core import registry
 from durableflows.core.classify import describe
 from durableflows.core.states import StepState
 from durableflows.errors import InvalidDefinition
-from durableflows.models import SideEffect, StepRun
+from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
 
 logger = logging.getLogger("durableflows.dispatch")
@@ -50,14 +50,16 @@ class Failure(NamedTuple):
     is_ours: bool = False
 
 
-def send_after_commit(step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
-    """Send a READY step once the caller's transaction has committed."""
-    transaction.on_commit(partial(_send_crossing, step.pk, boundary), using=database(), robust=True)
+def send_after_commit(run: WorkflowRun, step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
+    """Send a READY step of the run once the caller's transaction has committed, as it was written then."""
+    step.run = run
+    transaction.on_commit(partial(_send_crossing, step, boundary), using=database(), robust=True)
 
 
-def _send_crossing(step_id: UUID, boundary: Boundary) -> None:
+def _send_crossing(step: StepRun, boundary: Boundary) -> None:
     cross(boundary)
-    send(step_id)
+    if step.state == StepState.READY and broker.has_time():
+        _send(step)
 
 
 def send(step_id: UUID) -> bool:

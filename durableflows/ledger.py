@@ -5,7 +5,7 @@ Values in and values out; each function is one transaction, and no row leaves it
 Source: P3, P4, P5; protocol, rules 1 to 9.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -182,8 +182,9 @@ def _plan(
     replaces: SideEffect | None,
     now: datetime,
 ) -> SideEffect:
+    """The row of a first send, in memory; `_dispatch` stores it."""
     issue = 1 if replaces is None else replaces.issue + 1
-    row = SideEffect(
+    return SideEffect(
         run=run,
         step=step,
         step_name=step.name,
@@ -200,8 +201,6 @@ def _plan(
         replaces=replaces,
         created_at=now,
     )
-    row.save(using=database(), force_insert=True)
-    return row
 
 
 def _dispatch(
@@ -219,7 +218,10 @@ def _dispatch(
     row.first_dispatched_at = row.first_dispatched_at or now
     row.dispatched_at = now
     row.settles_at = now + timedelta(seconds=effect.settle_seconds)
-    row.store("state", "send_count", "first_dispatched_at", "dispatched_at", "settles_at")
+    if row._state.adding:
+        row.save(using=database(), force_insert=True)
+    else:
+        row.store("state", "send_count", "first_dispatched_at", "dispatched_at", "settles_at")
     send = EffectSend(
         effect=row,
         number=row.send_count,
@@ -277,7 +279,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         EffectState(row.state),
         answer.kind,
         is_holder=is_holder,
-        doubted=row.in_doubt_since is not None or _others_open(row, send, now),
+        doubted=row.in_doubt_since is not None or (row.send_count > 1 and _others_open(row, send, now)),
         run_ended=run.has_settled,
         same_receipt=row.receipt == answer.receipt,
     )
@@ -361,20 +363,32 @@ def _change(row: SideEffect, change: Fold, answer: Answer, now: datetime) -> Non
     row.store(*FOLDED_FIELDS)
 
 
-def doubt_dispatched(step_locked: StepRun, now: datetime, why: str) -> None:
-    """Turn every DISPATCHED effect of the step UNKNOWN: nobody will bring its answer (protocol, rule 6)."""
-    for row in lock_effects(step_locked):
+def doubt_dispatched(step_locked: StepRun, now: datetime, why: str) -> list[SideEffect]:
+    """Turn every DISPATCHED effect of the step UNKNOWN: nobody will bring its answer (protocol, rule 6).
+
+    Returns all effects of the step, as they are then
+    """
+    effects = lock_effects(step_locked)
+    for row in effects:
         if row.state == EffectState.DISPATCHED:
             row.doubt()
             row.in_doubt_since = row.in_doubt_since or now
             row.reason = why
             row.store("state", "in_doubt_since", "reason")
+    return effects
 
 
-def open_effects(step_locked: StepRun) -> list[SideEffect]:
-    """The effects of this visit that P15 will not let end."""
-    rows = SideEffect.objects.using(database()).filter(step=step_locked, state__in=[str(s) for s in EFFECT_OPEN])
-    return list(rows.order_by("id"))
+def effects_of(step_locked: StepRun) -> list[SideEffect]:
+    """All effects of this visit."""
+    return list(SideEffect.objects.using(database()).filter(step=step_locked).order_by("id"))
+
+
+def with_open_effects(steps_locked: Sequence[StepRun]) -> set[UUID]:
+    """Those of the steps that P15 will not let end: an effect of theirs is open."""
+    if not steps_locked:
+        return set()
+    rows = SideEffect.objects.using(database()).filter(step__in=steps_locked, state__in=[str(s) for s in EFFECT_OPEN])
+    return set(rows.order_by().values_list("step_id", flat=True))
 
 
 def has_open_sends(run_locked: WorkflowRun, now: datetime) -> bool:

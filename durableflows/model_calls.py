@@ -74,6 +74,8 @@ def settle(run_id: UUID, call_id: UUID, cost_usd: Decimal | None, *, failed: boo
     run.store("cost_usd")
 
 
-def lose(step_locked: StepRun, now: datetime) -> None:
+def lose(run_locked: WorkflowRun, step_locked: StepRun, now: datetime) -> None:
     """Close the calls of an attempt that is over without having said their cost: the estimate counts."""
+    if not run_locked.model_calls_count:
+        return
     ModelCall.objects.using(database()).filter(step=step_locked, outcome="").update(outcome="lost", ended_at=now)

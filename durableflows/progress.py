@@ -82,7 +82,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     Raises           InvalidState for a checkpoint that is too large; TransitionNotAllowed for an illegal move
     Crash            before the commit nothing of it; after it the READY rows are sent by the sweep
     """
-    attempt = _close_attempt(step, decision, now)
+    attempt = _close_attempt(run, step, decision, now)
     if decision.verb is not None:
         _move_step(step, decision, now)
     step.needs_person = decision.needs_person
@@ -104,7 +104,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
         arrivals.after_end(run, step, now)
     conclude(run, now, checkpoint)
     if step.state == StepState.READY and not run.parked_reason and not run.ended_at:
-        _send_when_due(step, now)
+        _send_when_due(run, step, now)
 
 
 def arrive(
@@ -126,7 +126,8 @@ def arrive(
 
 def _charge_visit(run: WorkflowRun, name: str, item_key: str, now: datetime) -> None:
     """Charge the iteration budget for a step that the run comes to once more; a redrive's visits are charged."""
-    if not arrivals.visits(run, name, item_key) or arrivals.goes_again(run, name, item_key):
+    before = arrivals.past(run, name, item_key)
+    if not before.visits or before.rewound:
         return
     if is_used_up(run.budget, "iterations", run.iterations_count):
         text = f"the budget of {run.budget['iterations']} iterations is used up"
@@ -184,6 +185,14 @@ def conclude(run: WorkflowRun, now: datetime, checkpoint: tuple[str, ...] = ()) 
     run.store(*RUN_FIELDS, *checkpoint)
 
 
+def conclude_claim(run: WorkflowRun, now: datetime) -> None:
+    """Store the run after a claim: READY or RUNNING is the same to it, except for its very first step."""
+    if run.state == RunState.PENDING:
+        run.move("begin")
+    run.changed_at, run.idle_at = now, idle_at(run.budget, now) if run.state == RunState.RUNNING else None
+    run.store("state", "attempts_count", "changed_at", "idle_at", *journal.FIELDS)
+
+
 def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:
     """End a run that is ending and has become quiet. False: it is not, and its row is left as it was."""
     _settle_down(run, now)
@@ -207,15 +216,16 @@ def _follow_steps(run: WorkflowRun) -> None:
 def _settle_down(run: WorkflowRun, now: datetime) -> None:
     """End a run that is ending, unless an effect is still open (P6, P15; protocol, rule 10)."""
     steps = lock_steps(run)
+    is_open = ledger.with_open_effects(steps)
     for step in steps:
         # A READY step in doubt would be refused by every claim for ever: somebody must look at its effect.
-        if step.state in (StepState.READY, StepState.RETRY_SCHEDULED) and ledger.open_effects(step):
+        if step.state in (StepState.READY, StepState.RETRY_SCHEDULED) and step.pk in is_open:
             step.reconcile()
             step.wake_at, step.waits_for = now, "an effect is in doubt while the run ends"
             step.store("state", "wake_at", "waits_for")
     if run.ending_reason == EndingReason.CANCEL and ledger.has_open_sends(run, now):
         return
-    if any(ledger.open_effects(step) for step in steps):
+    if is_open:
         return
     for step in steps:
         close_step(run, step, now)
@@ -225,7 +235,7 @@ def _settle_down(run: WorkflowRun, now: datetime) -> None:
 def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Take the lease and close the step: whoever works on it can write nothing more. It keeps where it stood."""
     _end_attempts(step, "cancelled", now)
-    model_calls.lose(step, now)
+    model_calls.lose(run, step, now)
     step.stood = _place(step)
     if step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own
@@ -314,14 +324,14 @@ def _put_error(row: WorkflowRun | StepRun, error: ErrorInfo) -> None:
     row.error_class, row.error_code, row.error_text = error.error_class, error.code, error.text
 
 
-def _send_when_due(step: StepRun, now: datetime) -> None:
+def _send_when_due(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     if step.wake_at is None or step.wake_at <= now:
-        dispatch.send_after_commit(step)
+        dispatch.send_after_commit(run, step)
 
 
-def _close_attempt(step: StepRun, decision: Decision, now: datetime) -> int:
+def _close_attempt(run: WorkflowRun, step: StepRun, decision: Decision, now: datetime) -> int:
     if step.state == StepState.RUNNING and decision.verb is not None:
-        model_calls.lose(step, now)
+        model_calls.lose(run, step, now)
         error = decision.error or ErrorInfo("", "", "")
         StepAttempt.objects.using(database()).filter(step=step, number=step.attempts).update(
             ended_at=now,
@@ -371,7 +381,7 @@ def _past(decision: Decision) -> str:
     return _PAST[decision.verb] if decision.verb is not None else "looked_at"
 
 
-def give_new_tries(step: StepRun, now: datetime) -> None:
+def give_new_tries(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Make a waiting step due at once, with its tries counted from here. The caller concludes the run."""
     if step.state == StepState.RETRY_SCHEDULED:
         step.make_ready()
@@ -380,7 +390,7 @@ def give_new_tries(step: StepRun, now: datetime) -> None:
     step.sent_at, step.sends, step.send_error = None, 0, ""
     step.resend_at = now + timedelta(seconds=settings().PUBLISH_SECONDS)
     step.store(*STEP_FIELDS)
-    dispatch.send_after_commit(step)
+    dispatch.send_after_commit(run, step)
 
 
 def look_again(step: StepRun, now: datetime) -> None:

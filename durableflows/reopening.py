@@ -70,7 +70,7 @@ def _end_now(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
 
 def _go_on(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     if step.state == StepState.READY:
-        send_again(step, now)
+        send_again(run, step, now)
     elif step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)
     else:
@@ -89,12 +89,12 @@ def close_requests(run: WorkflowRun, step: StepRun, now: datetime) -> None:
         questions.close(run, request, "close", "the run goes on from an earlier step", now)
 
 
-def send_again(step: StepRun, now: datetime) -> None:
+def send_again(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Send a READY step as if it had never been sent; one with a time of its own when that has come."""
     arrivals.make_due(step, max(now, step.wake_at or now))
     step.store("sent_at", "sends", "send_error", "resend_at")
     if step.wake_at is None or step.wake_at <= now:
-        dispatch.send_after_commit(step)
+        dispatch.send_after_commit(run, step)
 
 
 def _stand(run: WorkflowRun, step: StepRun, now: datetime) -> None:

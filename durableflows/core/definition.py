@@ -299,6 +299,11 @@ class WorkflowDefinition:
             return ""
 
     @cached_property
+    def has_joins(self) -> bool:
+        """Do branches come together somewhere?"""
+        return any(step.join for step in self.steps.values())
+
+    @cached_property
     def reaches(self) -> Mapping[str, frozenset[str]]:
         """For each step, all that a run can come to from it, by whatever way; itself only by a loop."""
         return {name: frozenset(self._reached_from(name)) for name in self.steps}

@@ -30,18 +30,12 @@ def _counters(scope: Scope) -> Found:
         "tool_calls_count": sends.values("effect__run").annotate(rows=Count("pk")).values("rows"),
         "model_calls_count": calls.values("run").annotate(rows=Count("pk")).values("rows"),
     }
-    for column, rows in counted.items():
-        values = scope.runs().annotate(found=Coalesce(Subquery(rows), 0)).values_list("pk", column, "found")
-        for run_id, says, found in values.iterator(chunk_size=CHUNK):
-            if says != found:
-                yield run_id, f"{column} is {says}, its rows say {found}"
-    yield from _costs(scope)
-
-
-def _costs(scope: Scope) -> Found:
-    calls = ModelCall.objects.using(database()).filter(run=OuterRef("pk")).order_by().values("run")
-    spent = calls.annotate(spent=Sum(Coalesce("cost_usd", "estimate_usd"))).values("spent")
-    values = scope.runs().annotate(spent=Subquery(spent)).values_list("pk", "cost_usd", "spent")
-    for run_id, says, found in values.iterator(chunk_size=CHUNK):
-        if says != (found or Decimal(0)):
-            yield run_id, f"cost_usd is {says}, its calls say {found or 0}"
+    spent = calls.values("run").annotate(spent=Sum(Coalesce("cost_usd", "estimate_usd"))).values("spent")
+    found = {f"found_{column}": Coalesce(Subquery(rows), 0) for column, rows in counted.items()}
+    runs = scope.runs().annotate(**found, spent=Subquery(spent)).values("pk", *counted, *found, "cost_usd", "spent")
+    for run in runs.iterator(chunk_size=CHUNK):
+        for column in counted:
+            if run[column] != run[f"found_{column}"]:
+                yield run["pk"], f"{column} is {run[column]}, its rows say {run[f'found_{column}']}"
+        if run["cost_usd"] != (run["spent"] or Decimal(0)):
+            yield run["pk"], f"cost_usd is {run['cost_usd']}, its calls say {run['spent'] or 0}"

@@ -25,16 +25,23 @@ MAY_BE_DONE = [str(state) for state in (*sorted(EFFECT_OPEN), EffectState.PLANNE
 def examine_effects(scope: Scope) -> list[Finding]:
     """All findings about the ledger."""
     return [
-        *listed("confirmed-without-receipt", _without_receipt(scope)),
-        *listed("doubt-without-date", _without_date(scope)),
-        *listed("doubt-forgotten", _forgotten(scope)),
-        *listed("dispatched-without-lease", _without_lease(scope)),
-        *listed("operation-twice", _twice(scope)),
+        *examine_ledger(scope),
         *listed("arguments-changed", _changed(scope)),
         *listed("contradiction", _contradicted(scope)),
         *listed("audit-due", _audits(scope)),
         *listed("inherited", _inherited(scope)),
         *listed("inherited-look-overdue", _inherited_late(scope)),
+    ]
+
+
+def examine_ledger(scope: Scope) -> list[Finding]:
+    """Findings about rows that no run, living or ended, may have."""
+    return [
+        *listed("confirmed-without-receipt", _without_receipt(scope)),
+        *listed("doubt-without-date", _without_date(scope)),
+        *listed("doubt-forgotten", _forgotten(scope)),
+        *listed("dispatched-without-lease", _without_lease(scope)),
+        *listed("operation-twice", _twice(scope)),
     ]
 
 

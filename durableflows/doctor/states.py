@@ -29,11 +29,18 @@ def examine_states(scope: Scope) -> list[Finding]:
     return [
         *listed("run-state", _run_states(scope)),
         *listed("no-open-step", _without_open_step(scope)),
+        *examine_ends(scope),
+        *listed("open-effect-in-ended-step", _open_effects_of_steps(scope)),
+    ]
+
+
+def examine_ends(scope: Scope) -> list[Finding]:
+    """Findings about runs that have ended."""
+    return [
         *listed("end-state", _end_states(scope)),
         *listed("open-step-in-ended-run", _open_steps(scope)),
         *listed("open-request-in-ended-run", _open_requests(scope)),
         *listed("open-effect-in-ended-run", _open_effects_of_runs(scope)),
-        *listed("open-effect-in-ended-step", _open_effects_of_steps(scope)),
     ]
 
 

@@ -5,45 +5,46 @@ On SQLite the lock is the transaction itself (BEGIN IMMEDIATE); `select_for_upda
 
 from uuid import UUID
 
-from django.db import connections
-
 from durableflows.conf import settings
 from durableflows.core.states import STEP_OPEN
 from durableflows.errors import NotFoundError
 from durableflows.models.approval import ApprovalRequest
+from durableflows.models.compiled import LockBy
 from durableflows.models.effect import SideEffect
 from durableflows.models.run import WorkflowRun
 from durableflows.models.step import StepRun
 
+_OPEN = [str(state) for state in STEP_OPEN]
+_RUN = LockBy(WorkflowRun, lambda rows, run_id: rows.filter(pk=run_id).order_by())
+_RUN_IF_FREE = LockBy(WorkflowRun, lambda rows, run_id: rows.filter(pk=run_id).order_by(), skip_locked=True)
+_STEP = LockBy(StepRun, lambda rows, step_id: rows.filter(pk=step_id).order_by())
+_OPEN_STEPS = LockBy(StepRun, lambda rows, run_id: rows.filter(run=run_id, state__in=_OPEN).order_by("id"))
+_EFFECT = LockBy(SideEffect, lambda rows, effect_id: rows.filter(pk=effect_id).order_by())
+_EFFECTS = LockBy(SideEffect, lambda rows, step_id: rows.filter(step=step_id).order_by("id"))
+
 
 def lock_run(run_id: UUID) -> WorkflowRun:
     """Lock the run. Raises NotFoundError."""
-    run = WorkflowRun.objects.using(settings().DATABASE).select_for_update(no_key=True).filter(pk=run_id).first()
-    if run is None:
-        raise NotFoundError(f"there is no run {run_id}")
-    return run
+    for run in _RUN.rows(settings().DATABASE, run_id):
+        return run
+    raise NotFoundError(f"there is no run {run_id}")
 
 
 def try_lock_run(run_id: UUID) -> WorkflowRun | None:
     """Lock the run unless somebody else holds it; sweeps come back later instead of waiting."""
-    alias = settings().DATABASE
-    skips = connections[alias].features.has_select_for_update_skip_locked
-    rows = WorkflowRun.objects.using(alias).select_for_update(no_key=True, skip_locked=skips)
-    return rows.filter(pk=run_id).first()
+    return next(iter(_RUN_IF_FREE.rows(settings().DATABASE, run_id)), None)
 
 
 def lock_step(step_id: UUID) -> StepRun:
     """Lock the step; the caller holds its run. Raises NotFoundError."""
-    step = StepRun.objects.using(settings().DATABASE).select_for_update(no_key=True).filter(pk=step_id).first()
-    if step is None:
-        raise NotFoundError(f"there is no step {step_id}")
-    return step
+    for step in _STEP.rows(settings().DATABASE, step_id):
+        return step
+    raise NotFoundError(f"there is no step {step_id}")
 
 
 def lock_steps(run: WorkflowRun) -> list[StepRun]:
     """Lock the open steps of a locked run, in one order; those that ended do not change, and may be many."""
-    rows = StepRun.objects.using(settings().DATABASE).select_for_update(no_key=True)
-    return list(rows.filter(run=run, state__in=[str(state) for state in STEP_OPEN]).order_by("id"))
+    return _OPEN_STEPS.rows(settings().DATABASE, run.pk)
 
 
 def lock_all_steps(run: WorkflowRun) -> list[StepRun]:
@@ -60,16 +61,14 @@ def lock_closed_steps(run: WorkflowRun) -> list[StepRun]:
 
 def lock_effect(effect_id: UUID) -> SideEffect:
     """Lock the effect; the caller holds its run and step. Raises NotFoundError."""
-    row = SideEffect.objects.using(settings().DATABASE).select_for_update(no_key=True).filter(pk=effect_id).first()
-    if row is None:
-        raise NotFoundError(f"there is no effect {effect_id}")
-    return row
+    for row in _EFFECT.rows(settings().DATABASE, effect_id):
+        return row
+    raise NotFoundError(f"there is no effect {effect_id}")
 
 
 def lock_effects(step: StepRun) -> list[SideEffect]:
     """Lock all effects of a locked step, in one order."""
-    rows = SideEffect.objects.using(settings().DATABASE).select_for_update(no_key=True)
-    return list(rows.filter(step=step).order_by("id"))
+    return _EFFECTS.rows(settings().DATABASE, step.pk)
 
 
 def lock_request(request_id: UUID) -> ApprovalRequest:

@@ -11,10 +11,10 @@ from uuid import UUID
 from durableflows import clock, gate, integrity, journal, ledger, pinned, progress
 from durableflows.core import migrations, registry
 from durableflows.core import state as states
-from durableflows.core.definition import WorkflowDefinition
+from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.migrations import MigrationDefinition
 from durableflows.core.payload import JSON, check_text
-from durableflows.core.states import ParkedReason, StepState
+from durableflows.core.states import ParkedReason, StepState, WaitsOn
 from durableflows.errors import InvalidState, NotAllowed, TooLate
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
@@ -101,7 +101,7 @@ def _migrate(
         run.parked_reason, run.parked_detail = "", ""
         for step in steps:
             if step.state in (StepState.READY, StepState.RETRY_SCHEDULED):
-                progress.give_new_tries(step, now)
+                progress.give_new_tries(run, step, now)
     progress.conclude(run, now, progress.CHECKPOINT_FIELDS)
     return run
 
@@ -127,18 +127,19 @@ def _names(run: WorkflowRun, steps: list[StepRun], definition: WorkflowDefinitio
             f"{run.workflow} version {definition.version} has no step for {', '.join(lost)}, which the run stands at: "
             "name it in steps={...} of the migration, or let the run pass it first"
         )
-    wrong = sorted(
-        old for old, new in names.items() for step in steps if step.name == old and _is_other(step, definition, new)
-    )
-    if wrong:
-        raise InvalidState(
-            f"{', '.join(wrong)} waits for a decision, and is no approval in version {definition.version}"
-        )
+    for step in steps:
+        other = _is_other(step, definition.steps[names[step.name]])
+        if other:
+            raise InvalidState(f"{step.name} {other} in version {definition.version}")
     return names
 
 
-def _is_other(step: StepRun, definition: WorkflowDefinition, name: str) -> bool:
-    return step.state == StepState.WAITING_HUMAN and definition.steps[name].approval is None
+def _is_other(step: StepRun, declared: StepDefinition) -> str:
+    if step.state == StepState.WAITING_HUMAN and declared.approval is None:
+        return "waits for a decision, and is no approval"
+    if step.waits_on == WaitsOn.BRANCHES and not declared.join:  # nobody would ever let it begin
+        return "waits for the branches that lead to it, and is no join"
+    return ""
 
 
 def _name_after(name: str, way: Way) -> str:

@@ -93,7 +93,7 @@ def _latest_issues(rows: list[SideEffect]) -> list[SideEffect]:
 
 def move_for(run: WorkflowRun, step: StepRun, row: SideEffect, now: datetime) -> Move:
     """What one effect of a locked step needs next."""
-    view = snapshot(run, step)
+    view = snapshot(run, step, (row,))
     halted = bool(run.cancel_asked_at or run.ending_reason or run.parked_reason)
     not_before = step.wake_at or now
     has_tries = view.may_send_again(max(now, not_before))

@@ -247,7 +247,7 @@ def _retry(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
     run.parked_reason, run.parked_detail = "", ""
     journal.record(run, "run.retried", at=now, actor_name=actor_name, data={"reason": reason})
     for step in waiting:
-        progress.give_new_tries(step, now)
+        progress.give_new_tries(run, step, now)
     for step in lock_steps(run):
         progress.look_again(step, now)
     progress.conclude(run, now)

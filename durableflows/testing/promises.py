@@ -13,10 +13,10 @@ from durableflows import api, clock, doctor
 from durableflows.core.states import EffectState, StepState, WaitsOn
 from durableflows.doctor import Finding, Severity
 from durableflows.doctor.budgets import examine_budgets
-from durableflows.doctor.effects import examine_effects
+from durableflows.doctor.effects import examine_ledger
 from durableflows.doctor.history import examine_history
 from durableflows.doctor.rows import Scope
-from durableflows.doctor.states import examine_states
+from durableflows.doctor.states import examine_ends
 from durableflows.models import RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
 from durableflows.testing.provider import Books
 from durableflows.transactions import database
@@ -96,7 +96,7 @@ def _examined(runs: Sequence[WorkflowRun]) -> Sequence[Finding]:
     if any(run.ended_at is None for run in runs):
         return doctor.examine(run_id)
     scope = Scope(clock.now(), run_id, None)
-    return [*examine_states(scope), *examine_effects(scope), *examine_budgets(scope), *examine_history(scope)]
+    return [*examine_ends(scope), *examine_ledger(scope), *examine_budgets(scope), *examine_history(scope)]
 
 
 def _stands(run: WorkflowRun, blame: Blame) -> Standing:

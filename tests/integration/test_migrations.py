@@ -20,6 +20,7 @@ from durableflows import (
     doctor,
     gate,
     migration,
+    sleep,
     step,
 )
 from durableflows.core import registry
@@ -206,6 +207,43 @@ def test_a_step_without_a_place_in_the_new_version_is_refused_and_nothing_is_don
             api.migrate(run.pk, reason="deploy")
 
     assert (fresh(run).version, fresh(run).data["amount"]) == (1, 5)
+
+
+def gathering(number: int, *, is_join: bool) -> None:
+    """Two branches, one of which sleeps, and a step at which they meet, or do not."""
+
+    class Gathering(Workflow[Old]):
+        name, version, deadline = "gathering", number, timedelta(days=1)
+
+        if number > 1:
+
+            @migration(from_version=1)
+            def from_1(self, data):
+                return data
+
+        @step(start=True, to=("rest", "gather"))
+        def split(self, run: Run[Old]):
+            return [sleep(timedelta(hours=1), then=self.rest), self.gather]
+
+        @step(to="gather")
+        def rest(self, run: Run[Old]) -> None: ...
+
+        @step(join=is_join, end=True)
+        def gather(self, run: Run[Old]) -> None: ...
+
+
+def test_a_join_that_waits_is_not_migrated_to_a_step_that_is_none(world: World):
+    with registry.isolated():
+        gathering(1, is_join=True)
+        run = api.start("gathering", {"amount": 5})
+        world.run_until_idle()
+    with registry.isolated():
+        gathering(2, is_join=False)
+
+        with pytest.raises(InvalidState, match="gather waits for the branches that lead to it, and is no join"):
+            api.migrate(run.pk, reason="deploy")
+
+    assert fresh(run).version == 1
 
 
 def test_a_state_that_does_not_fit_is_refused(world: World):
