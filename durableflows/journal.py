@@ -7,13 +7,16 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from durableflows import signals
 from durableflows.core.payload import JSON, redact, sha256, storable
 from durableflows.models import RunEvent, StepRun, WorkflowRun
+from durableflows.models.compiled import Question
 from durableflows.transactions import database
 
 logger = logging.getLogger("durableflows.events")
@@ -35,9 +38,16 @@ def tail(run_locked: WorkflowRun) -> Tail:
     known = run_locked.__dict__.get("_history")
     if isinstance(known, Tail):
         return known
-    rows = RunEvent.objects.using(database()).filter(run=run_locked).order_by("-sequence")
-    last = rows.values_list("sequence", "digest", "checkpoint").first()
-    return _keep(run_locked, Tail(*last) if last else Tail(0, "", 0))
+    last = _LAST.answers(database(), run_locked.pk)
+    return _keep(run_locked, Tail(*last[0]) if last else Tail(0, "", 0))
+
+
+def _last(alias: str, run_id: UUID) -> "QuerySet[RunEvent, Any]":
+    rows = RunEvent.objects.using(alias).filter(run=run_id).order_by("-sequence")
+    return rows.values_list("sequence", "digest", "checkpoint")[:1]
+
+
+_LAST = Question(_last)
 
 
 def _keep(run: WorkflowRun, end: Tail) -> Tail:

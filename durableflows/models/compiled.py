@@ -1,7 +1,8 @@
-"""Queries that are asked thousands of times a minute with one value that differs: their text is made once.
+"""Statements of the hot path whose text never changes, made once: Django builds it anew each time, and for a row of
+forty columns that takes longer than the database takes to answer.
 
-Django builds a query's text anew each time; for a row of forty columns that takes longer than the database takes to
-answer. Used by the locks, by nobody else: an ordinary query is worth more than a few microseconds.
+Used by the locks, by the end of a run's history and by `EngineRow.store`; for anything else an ordinary query is
+worth more than the microseconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,42 +28,87 @@ class _Text:
     """Of the columns that the database gives in another type: position, functions, expression."""
 
 
+class Question:
+    """A query that differs by one UUID only. `ask(alias, value)` gives it as a queryset."""
+
+    def __init__(self, ask: Callable[[str, UUID], "models.QuerySet[Any, Any]"]) -> None:
+        self._ask = ask
+        self._texts: dict[tuple[str, str], _Text] = {}
+
+    def answers(self, alias: str, value: UUID) -> list[list[Any]]:
+        """The rows that it finds, each as its selected values."""
+        connection = connections[alias]
+        text = self._texts.get((alias, connection.vendor)) or self._compile(alias, connection)
+        wanted = _prepared(value, connection)
+        with connection.cursor() as cursor:
+            cursor.execute(text.sql, [wanted if given == text.place else given for given in text.values])
+            return [_converted(row, text, connection) for row in cursor.fetchall()]
+
+    def _compile(self, alias: str, connection: BaseDatabaseWrapper) -> _Text:
+        compiler = self._ask(alias, _PLACE).query.get_compiler(alias)
+        sql, values = compiler.as_sql()
+        needed = compiler.get_converters([expression for expression, _, _ in compiler.select])
+        converters = [(position, *both) for position, both in needed.items()]
+        text = _Text(sql, tuple(values), _prepared(_PLACE, connection), converters)
+        self._texts[alias, connection.vendor] = text
+        return text
+
+
+class LockBy(Generic[Row]):
+    """Locks the rows that a UUID names. `narrow(rows, value)` narrows all rows of the model down to them."""
+
+    def __init__(self, model: type[Row], narrow: Callable[[Any, UUID], Any], *, skip_locked: bool = False) -> None:
+        def ask(alias: str, value: UUID) -> "models.QuerySet[Any, Any]":
+            skips = skip_locked and connections[alias].features.has_select_for_update_skip_locked
+            rows = model._base_manager.using(alias).select_for_update(no_key=True, skip_locked=skips)
+            found: models.QuerySet[Any, Any] = narrow(rows, value)
+            return found
+
+        self._model = model
+        self._names = [field.attname for field in model._meta.concrete_fields]
+        self._question = Question(ask)
+
+    def rows(self, alias: str, value: UUID) -> list[Row]:
+        """Lock and read them. Raises TransactionManagementError outside a transaction, as Django does."""
+        if not connections[alias].in_atomic_block:
+            raise TransactionManagementError("select_for_update cannot be used outside of a transaction.")
+        return [self._model.from_db(alias, self._names, values) for values in self._question.answers(alias, value)]
+
+
+_updates: dict[tuple[str, type[models.Model], tuple[str, ...]], str] = {}
+
+
+def update(row: models.Model, alias: str, values: dict[str, Any], where: dict[str, Any]) -> int:
+    """Write columns of the rows that have these values. Returns how many there were."""
+    connection, meta = connections[alias], row._meta
+    fields: list[Any] = [meta.get_field(name) for name in (*values, *where)]
+    key = (connection.vendor, type(row), (*values, "", *where))
+    sql = _updates.get(key)
+    if sql is None:
+        quote = connection.ops.quote_name
+        columns = [f"{quote(field.column)} = %s" for field in fields]
+        changes, tests = ", ".join(columns[: len(values)]), " AND ".join(columns[len(values) :])
+        sql = f"UPDATE {quote(meta.db_table)} SET {changes} WHERE {tests}"  # noqa: S608 - names of the model's own
+        _updates[key] = sql
+    given = [*values.values(), *where.values()]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [_saved(field, value, connection) for field, value in zip(fields, given, strict=True)])
+        return int(cursor.rowcount)
+
+
+def _saved(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
+    if isinstance(value, models.Model):
+        value = value.pk
+    return field.get_db_prep_save(value, connection=connection)
+
+
+def _prepared(value: UUID, connection: BaseDatabaseWrapper) -> Any:
+    return models.UUIDField().get_db_prep_value(value, connection)
+
+
 def _converted(row: Sequence[Any], text: _Text, connection: BaseDatabaseWrapper) -> list[Any]:
     values = list(row)
     for position, functions, expression in text.converters:
         for function in functions:
             values[position] = function(values[position], expression, connection)
     return values
-
-
-class LockBy(Generic[Row]):
-    """Locks the rows that a UUID names. `ask(rows, value)` narrows all rows of the model down to them."""
-
-    def __init__(self, model: type[Row], ask: Callable[[Any, UUID], Any], *, skip_locked: bool = False) -> None:
-        self._model, self._ask, self._skip_locked = model, ask, skip_locked
-        self._names = [field.attname for field in model._meta.concrete_fields]
-        self._texts: dict[tuple[str, str], _Text] = {}
-
-    def rows(self, alias: str, value: UUID) -> list[Row]:
-        """Lock and read them. Raises TransactionManagementError outside a transaction, as Django does."""
-        connection = connections[alias]
-        if not connection.in_atomic_block:
-            raise TransactionManagementError("select_for_update cannot be used outside of a transaction.")
-        text = self._texts.get((alias, connection.vendor)) or self._compile(alias)
-        wanted = models.UUIDField().get_db_prep_value(value, connection)
-        with connection.cursor() as cursor:
-            cursor.execute(text.sql, [wanted if given == text.place else given for given in text.values])
-            found = cursor.fetchall()
-        return [self._model.from_db(alias, self._names, _converted(row, text, connection)) for row in found]
-
-    def _compile(self, alias: str) -> _Text:
-        connection = connections[alias]
-        skips = self._skip_locked and connection.features.has_select_for_update_skip_locked
-        rows = self._model._base_manager.using(alias).select_for_update(no_key=True, skip_locked=skips)
-        compiler = self._ask(rows, _PLACE).query.get_compiler(alias)
-        sql, values = compiler.as_sql()
-        place = models.UUIDField().get_db_prep_value(_PLACE, connection)
-        needed = compiler.get_converters([expression for expression, _, _ in compiler.select])
-        text = _Text(sql, tuple(values), place, [(position, *both) for position, both in needed.items()])
-        self._texts[alias, connection.vendor] = text
-        return text

@@ -6,13 +6,14 @@ Owned by `models`; the engine writes through `EngineRow.store`, nobody else writ
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar, cast
 
-from django.db import models
+from django.db import DEFAULT_DB_ALIAS, models
 from django.db.models import Q
 from django_fsm import FSMField, transition
 
 from durableflows.core.keys import new_id
 from durableflows.core.states import ApprovalState, EffectState, RunState, StepState
 from durableflows.errors import ConcurrentChange
+from durableflows.models.compiled import update
 
 AnyState = RunState | StepState | EffectState | ApprovalState
 Table = Mapping[str, tuple[frozenset[Any], Any]]
@@ -87,8 +88,9 @@ class EngineRow(models.Model):
         Raises ConcurrentChange otherwise: the row lock makes that rare, this makes it harmless (P2, P12).
         """
         values = {name: getattr(self, name) for name in names}
-        rows = type(self)._base_manager.using(self._state.db).filter(pk=self.pk, row_version=self.row_version)
-        if not rows.update(row_version=self.row_version + 1, **values):
+        values["row_version"] = self.row_version + 1
+        mine = {"id": self.pk, "row_version": self.row_version}
+        if not update(self, self._state.db or DEFAULT_DB_ALIAS, values, mine):
             raise ConcurrentChange(f"{type(self).__name__} {self.pk} was changed by somebody else; read it again")
         self.row_version += 1
         return self

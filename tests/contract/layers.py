@@ -50,6 +50,7 @@ PURE = (
 SURROUNDINGS = ("conf", "signals", "boundaries", "clock", "wall_time", "fields", "tenants")
 
 ROWS = (
+    "models.compiled",
     "models.fields",
     "models.run",
     "models.step",
