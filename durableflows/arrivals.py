@@ -260,7 +260,9 @@ def _wait(
 ) -> StepRun:
     step = _new(run, name, branch, now, state=StepState.WAITING, waits_on=str(kind), waits_for=what, wake_at=wake_at)
     step.input = {**step.input, **(more or {})}
-    check_size(step.input, settings().MAX_STATE_BYTES, f"what {name} of {run.workflow} run {run.pk} is given")
+    what_given = f"what {name} of {run.workflow} run {run.pk} is given"
+    check_size(step.input, settings().MAX_STATE_BYTES, what_given)
+    integrity.refuse_secrets(step.input, what_given)
     _put(step)
     facts: dict[str, JSON] = {**_named(step), "reason": what, "on": str(kind)}
     if wake_at is not None:
@@ -303,7 +305,9 @@ def _open_each(run: WorkflowRun, way: Each, branch: Branch, now: datetime) -> No
     join.input = {**join.input, "each": declared}
     integrity.seal_input(join)
     join.store("input", "input_seal")
-    check_size(dict(way.items), settings().MAX_STATE_BYTES * 4, f"the items of {way.step} in run {run.pk}")
+    what = f"the items of {way.step} in run {run.pk}"
+    check_size(dict(way.items), settings().MAX_STATE_BYTES * 4, what)
+    integrity.refuse_secrets(dict(way.items), what)
     steps = _item_steps(run, way, join, branch, now)
     StepRun.objects.using(database()).bulk_create([step for step in steps if step._state.adding])
     for again in [step for step in steps if not step._state.adding]:

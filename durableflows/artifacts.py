@@ -1,7 +1,7 @@
 """Large values of a run, kept in a storage of the project and named by their hash. The only writer of Artifact.
 
 The bytes are written before the row: a crash between the two leaves bytes that nobody names, never a name without
-bytes. A body that runs again writes the same bytes to the same place.
+bytes. A body that runs again keeps the bytes that are there when they are whole: who wrote them may have died over it.
 Source: S2.2, R31; design, section 3.
 """
 
@@ -14,7 +14,7 @@ from durableflows import clock
 from durableflows.conf import settings
 from durableflows.core.payload import check_text
 from durableflows.core.references import ArtifactRef
-from durableflows.errors import InvalidState, NotFoundError
+from durableflows.errors import ChangedOutside, InvalidState, NotFoundError
 from durableflows.leases import Lease
 from durableflows.models import Artifact
 from durableflows.transactions import database
@@ -46,8 +46,18 @@ def keep(lease: Lease, name: str, content: bytes | str, content_type: str) -> Ar
 def _write(lease: Lease, ref: ArtifactRef, data: bytes) -> str:
     path = f"durableflows/{lease.run_id}/{ref.sha256}"
     storage = _storage()
-    # The storage may give it another name when two write at once; the row says which one counts.
-    return path if storage.exists(path) else storage.save(path, ContentFile(data))
+    if storage.exists(path) and _digest_at(storage, path) == ref.sha256:
+        return path
+    # The storage gives it another name where half a file lies, and when two write at once; the row says which counts.
+    return storage.save(path, ContentFile(data))
+
+
+def _digest_at(storage: Storage, path: str) -> str:
+    with storage.open(path) as file:
+        digest = hashlib.sha256()
+        for chunk in file.chunks():
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _remember(lease: Lease, ref: ArtifactRef, storage_name: str) -> None:
@@ -67,7 +77,7 @@ def _remember(lease: Lease, ref: ArtifactRef, storage_name: str) -> None:
 def read(lease: Lease, ref: ArtifactRef) -> bytes:
     """Read a value of the run back.
 
-    Raises   NotFoundError when the run has no such artifact or its bytes are gone; InvalidState when they were changed
+    Raises   NotFoundError when the run has no such artifact or its bytes are gone; ChangedOutside when these changed
     """
     rows = Artifact.objects.using(database()).filter(run_id=lease.run_id, name=ref.name, sha256=ref.sha256)
     storage_name = rows.values_list("storage_name", flat=True).first()
@@ -79,7 +89,7 @@ def read(lease: Lease, ref: ArtifactRef) -> bytes:
     except FileNotFoundError:
         raise NotFoundError(f"artifact {ref.name} of run {lease.run_id} is gone from its storage") from None
     if hashlib.sha256(data).hexdigest() != ref.sha256:
-        raise InvalidState(f"artifact {ref.name} of run {lease.run_id} does not match its hash: it was changed")
+        raise ChangedOutside(f"artifact {ref.name} of run {lease.run_id} does not match its hash: it was changed")
     return data
 
 

@@ -25,7 +25,7 @@ from durableflows.core.outcomes import Done, Outcome
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import may_resend
 from durableflows.core.states import EFFECT_IN_DOUBT, EffectState, EndingReason, ParkedReason, StepState
-from durableflows.errors import StateConflict, UnknownWorkflow
+from durableflows.errors import ChangedOutside, StateConflict, UnknownWorkflow
 from durableflows.integrity import Seal
 from durableflows.leases import Claim, Lease, boot_id, worker_name
 from durableflows.models import SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
@@ -162,16 +162,30 @@ def known_releases(now: datetime) -> set[tuple[str, int]] | None:
     return {(str(name), int(version)) for worker in heard for name, version in worker.knows}
 
 
-def park_if_unknown(run_locked: WorkflowRun, step_locked: StepRun, now: datetime) -> bool:
-    """Park a run whose READY step nobody can take: no worker has known its release for UNKNOWN_WORKFLOW_SECONDS."""
-    run = run_locked
+def may_judge(run: WorkflowRun, now: datetime) -> bool:
+    """Does this process know the run's release, or nobody? What another one knows is left to that one."""
+    release = (run.workflow, run.version)
+    if release in registry.known():
+        return True
+    known = known_releases(now)
+    return known is not None and release not in known
+
+
+def park_if_unknown(
+    run_locked: WorkflowRun, step_locked: StepRun, now: datetime, *, wanted: tuple[str, int] | None = None
+) -> bool:
+    """Park a run whose READY step nobody can take: no worker has known its release for UNKNOWN_WORKFLOW_SECONDS.
+
+    wanted   the release that the step needs, when it is not the run's own
+    """
+    run, release = run_locked, wanted or (run_locked.workflow, run_locked.version)
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
     if step_locked.created_at >= since or run.changed_at >= since:
         return False
     known = known_releases(now)
-    if known is None or (run.workflow, run.version) in known:
+    if known is None or release in known:
         return False
-    park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {run.workflow} v{run.version}", now)
+    park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {release[0]} v{release[1]}", now)
     return True
 
 
@@ -274,14 +288,14 @@ def settle(lease: Lease, outcome: Outcome, *, rng: Random, base: dict[str, JSON]
     base             the state that the body began with; None: nobody else can have changed it
     Writes / Locks   as `progress.apply`; locks run, step, then the step's effects
     Raises           LeaseLost when the lease was taken away, StateConflict when a step that settled meanwhile changed
-                     the same fields: nothing is written then (P2)
+                     the same fields, ChangedOutside when no step did: nothing is written then (P2, P13)
     Crash            before the commit the attempt is as if it had not settled: its effects keep their receipts
     """
     run, step = lock_run(lease.run_id), lock_step(lease.step_id)
     now = clock.now()
     ledger.check_lease(step, lease)
     if isinstance(outcome, Done) and base is not None:
-        outcome = _merged(run, outcome, base)
+        outcome = _merged(run, step, outcome, base)
     effects = ledger.doubt_dispatched(step, now, "the attempt ended without an answer")
     decision = decide.after_step(snapshot(run, step, effects), outcome, now, rng)
     progress.apply(run, step, decision, now=now)
@@ -289,10 +303,13 @@ def settle(lease: Lease, outcome: Outcome, *, rng: Random, base: dict[str, JSON]
     return decision
 
 
-def _merged(run: WorkflowRun, outcome: Done, base: dict[str, JSON]) -> Done:
+def _merged(run: WorkflowRun, step: StepRun, outcome: Done, base: dict[str, JSON]) -> Done:
     """Bring the body's changes into the state as it is now, and check the whole of it again."""
     if run.data == base:
         return outcome
+    changed = _changed_from_outside(run, step)
+    if changed:  # merged and sealed, it would be taken for ours
+        raise ChangedOutside(changed)
     definition = registry.get(run.workflow, run.version)
     data, conflicts = merge(base, outcome.data, run.data, definition.merges)
     if conflicts:

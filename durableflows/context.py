@@ -20,6 +20,7 @@ from durableflows.core.definition import (
     SEND_BY_SECONDS,
     EffectDefinition,
     StepDefinition,
+    StepKind,
     WorkflowDefinition,
 )
 from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind, InDoubt, Outcome, Waits
@@ -97,6 +98,7 @@ class RunContext(Run[WorkflowState]):
         name = operation or effect.name
         self._check(effect, name)
         data = effect.dump_arguments(arguments)
+        integrity.refuse_secrets(data, f"what {name} is called with")
         cross(Boundary.EFFECT_BEFORE_RESERVE)
         send_by = time.monotonic() + SEND_BY_SECONDS
         reserved = ledger.reserve(
@@ -117,6 +119,8 @@ class RunContext(Run[WorkflowState]):
         call = ModelCall(model, estimate_usd)
         if self._step.atomic:
             raise InvalidDefinition(f"{self._step.name} is atomic: call the model in a step of its own before it")
+        if self._step.kind is StepKind.APPROVAL:  # its facts are computed again for each answer, without a lease
+            raise InvalidDefinition(f"{self._step.name} is an approval: call the model in a step before it")
         call_id = model_calls.hold(self._claim.lease, model, estimate_usd)
         failed = True
         try:
@@ -132,7 +136,7 @@ class RunContext(Run[WorkflowState]):
 
     def note(self, text: str) -> None:
         """Write a line into the run's history, for people. Nothing when the run is only looked at, without a lease."""
-        if not self._claim.lease.attempt:
+        if not self._claim.lease.is_held:
             return
         if self._step.atomic:  # written now, it would lock the run for as long as the body goes on (P11)
             self.notes.append(text)

@@ -4,6 +4,7 @@ DurableflowsError                      anything below; has a stable `code`, stor
 ├── InvalidDefinition                  a workflow, step, effect or approval is declared wrongly
 │   └── UnknownWorkflow                no such workflow or version is registered here
 ├── InvalidState                       a value does not fit its declared type (also: NaN, extra field)
+│   └── ChangedOutside                 what is stored is not what this project wrote there
 ├── NotFoundError                      no such run, request or effect, or none that this person may see
 ├── NotAllowed                         the person lacks the right, or is excluded (own request, another tenant)
 │   └── TenantsUnknown                 the project did not say in which tenants the person acts
@@ -58,6 +59,12 @@ class InvalidState(DurableflowsError):
     def __init__(self, message: str, *, problems: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(message)
         self.problems = problems
+
+
+class ChangedOutside(InvalidState):
+    """What is stored does not match its digest: it was written by something else than durableflows."""
+
+    code = "changed_outside"
 
 
 class NotFoundError(DurableflowsError):

@@ -7,18 +7,18 @@ from durableflows.core.payload import JSON, sha256
 from durableflows.core.run import Child, Result
 from durableflows.core.run import Signal as SignalView
 from durableflows.core.states import StepState
-from durableflows.errors import InvalidState
+from durableflows.errors import ChangedOutside
 from durableflows.models import Signal, StepRun
 from durableflows.transactions import database
 
 
 def signal_of(given: JSON) -> SignalView | None:
-    """The signal that a step was given. Raises InvalidState when its payload is not what was sent."""
+    """The signal that a step was given. Raises ChangedOutside when its payload is not what was sent."""
     if not isinstance(given, dict):
         return None
     row = Signal.objects.using(database()).get(pk=UUID(str(given["id"])))
     if sha256(row.payload) != given["sha256"]:
-        raise InvalidState(f"the payload of signal {row.name} does not match its digest: it was changed from outside")
+        raise ChangedOutside(f"the payload of signal {row.name} does not match its digest: it was changed from outside")
     return SignalView(row.name, row.payload, row.sender_name, row.arrived_at)
 
 

@@ -26,6 +26,11 @@ class Lease:
     item_key: str
     must_end_by: datetime
 
+    @property
+    def is_held(self) -> bool:
+        """Is it an attempt's, and not that of somebody who only looks at the run (`claims.view`)?"""
+        return self.token.int != 0
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from durableflows.core.payload import JSON, sha256
 from durableflows.core.pins import Pins
-from durableflows.errors import InvalidState, NotFoundError
+from durableflows.errors import ChangedOutside, NotFoundError
 from durableflows.models import PinnedContent
 from durableflows.transactions import database
 
@@ -18,11 +18,11 @@ def keep(pins: Pins, now: datetime) -> None:
 
 
 def load(digest: str) -> JSON:
-    """What has this digest. Raises NotFoundError when it is gone, InvalidState when it was changed."""
+    """What has this digest. Raises NotFoundError when it is gone, ChangedOutside when it was."""
     row = PinnedContent.objects.using(database()).filter(sha256=digest).first()
     if row is None:
         raise NotFoundError(f"the content with digest {digest[:12]} that this run pinned is gone")
     content: JSON = row.content
     if sha256(content) != digest:
-        raise InvalidState(f"the content with digest {digest[:12]} that this run pinned was changed from outside")
+        raise ChangedOutside(f"the content with digest {digest[:12]} that this run pinned was changed from outside")
     return content

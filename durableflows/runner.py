@@ -99,6 +99,8 @@ def _failed(claim: Claim, step: StepDefinition, error: Exception) -> Failed:
     failed = failure_of(error, step)
     if failed.kind is FailureKind.OUR_CODE:
         logger.error("run %s: step %s has an error in its code", claim.lease.run_id, step.name, exc_info=error)
+    if failed.kind is FailureKind.INTEGRITY:
+        logger.error("run %s: step %s: %s", claim.lease.run_id, step.name, failed.error.text)
     return failed
 
 
@@ -106,7 +108,7 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
     context = RunContext(claim, definition, step)
     if step.kind is StepKind.APPROVAL:
         assert step.approval is not None
-        return Asked(question_of(step.approval, context))
+        return _asked(step, step.approval, context)
     # Never after a send of ours: an effect or reservation of this very step must not make its own recheck fail.
     if not claim.had_sends:
         lapsed = decisions.doubt(claim.lease, definition, step, partial(question_of, context=context))
@@ -123,6 +125,15 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
         check_size(directive.result, settings().MAX_STATE_BYTES, f"the result of {step.name}")
         integrity.refuse_secrets(directive.result, f"the result of {step.name}")
     return Done(directive, states.dump(context.state), context.given_result, tuple(context.notes))
+
+
+def _asked(step: StepDefinition, spec: ApprovalSpec, context: RunContext) -> Asked:
+    """What a person is asked; refused when it is not fit to be stored."""
+    question = question_of(spec, context)
+    facts: dict[str, JSON] = {"title": question.title, "binding": question.binding, "context": question.context}
+    check_size(facts, settings().MAX_STATE_BYTES, f"what {step.name} asks")
+    integrity.refuse_secrets(facts, f"what {step.name} asks")
+    return Asked(question)
 
 
 def question_of(spec: ApprovalSpec, context: RunContext) -> Question:

@@ -7,6 +7,7 @@ from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo, Failed, FailureKind
 from durableflows.core.payload import redact, storable
 from durableflows.errors import (
+    ChangedOutside,
     DurableflowsError,
     KeyConflict,
     KeyInUse,
@@ -70,6 +71,8 @@ def failure_of(error: BaseException, step: StepDefinition) -> Failed:
         return Failed(FailureKind.NEEDS_HUMAN, info)
     if isinstance(error, KeyConflict):
         return Failed(FailureKind.KEY_CONFLICT, info)
+    if isinstance(error, ChangedOutside):
+        return Failed(FailureKind.INTEGRITY, info)
     if isinstance(error, LimitReached):
         return Failed(FailureKind.LIMIT, info)
     if step.transient and isinstance(error, step.transient):

@@ -204,6 +204,8 @@ def _failed(snapshot: Snapshot, failed: Failed, now: datetime, rng: Random) -> D
     if failed.kind is FailureKind.LIMIT:
         end = End("exhaust_budget", EndingReason.BUDGET, error=error)
         return Decision("cancel", outcome=str(failed.kind), error=error, end=end, reason=error.text)
+    if failed.kind is FailureKind.INTEGRITY:
+        return _parked(ParkedReason.INTEGRITY, f"{step.name}: {error.text}", str(failed.kind), error)
     return _parked(ParkedReason.OUR_CODE, f"{step.name}: {error.error_class}: {error.text}", str(failed.kind), error)
 
 

@@ -16,6 +16,7 @@ class FailureKind(StrEnum):
     OUR_CODE = "error in our code"
     NEEDS_HUMAN = "needs a person"
     KEY_CONFLICT = "key conflict"
+    INTEGRITY = "changed from outside"
     LIMIT = "limit reached"
 
 

@@ -196,7 +196,8 @@ class Run(ABC, Generic[S]):
         again, and pays again.
 
         Raises   LimitReached (the run ends as EXHAUSTED_BUDGET) when it does not fit; InvalidState for a cost that is
-                 no Decimal from 0 with at most six decimals; InvalidDefinition in an atomic step
+                 no Decimal from 0 with at most six decimals; InvalidDefinition in an atomic step or an
+                 approval
         """
 
     @abstractmethod

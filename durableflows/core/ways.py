@@ -1,7 +1,7 @@
 """Ways to go on that wait for something: time, a signal, another run, or many branches at once.
 
 Owns their values and the words that steps write them with. Written by users' steps, read by `core.returned`; carried
-out by `branches` inside the settlement. Never moves a run.
+out by `arrivals` inside the settlement. Never moves a run.
 
     return sleep(timedelta(days=2), then=self.remind)
     return wait_for("paid", timeout=timedelta(days=7), then=self.ship, on_timeout=self.give_up)

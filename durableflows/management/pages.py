@@ -25,6 +25,7 @@ CURES: Mapping[str, str] = {
     "unknown_workflow": "Import the module that declares it: `workflows.py` of an installed app is found by itself.",
     "invalid_state": "Look at `problems`: each is a path and a message.",
     "state_conflict": "Nothing: the step's body runs again on the fresh state, and its effects return their receipts.",
+    "changed_outside": "Compare with a backup, then cancel the run.",
     "not_found": "Check the id, and whether the person may see the row.",
     "not_allowed": "Ask somebody who has the right; the requester never decides the own request.",
     "tenants_unknown": "Mend the callable that `TENANTS_OF` names: it returns None, or a collection of tenant names.",
@@ -54,6 +55,8 @@ WORDS_IN_ROWS: Mapping[str, str] = {
     EndingReason.CANCEL: "somebody asked for the end of the run",
     EndingReason.DEADLINE: "the run's deadline has passed",
     EndingReason.BUDGET: "a budget of the run is used up",
+    "child_failed": "the run that a step had started and waited for did not succeed",
+    "too_deep": "a run was to be started by a run that is itself too many runs deep",
     "abandoned": "somebody gave the run up; what was open of it has an heir",
 }
 SEVERITIES: Mapping[Severity, str] = {
@@ -109,10 +112,14 @@ def _unit(name: str) -> str:
         "_SECONDS": "seconds",
         "_BYTES": "bytes",
         "DATABASE": "alias",
+        "_STORAGE": "alias",
         "TICKER": "True or False",
+        "REFUSE_SECRETS": "True or False",
+        "SECRETS": "dotted path",
         "_OF": "dotted path",
+        "_KEYS": "dict of texts",
     }
-    return next((unit for end, unit in units.items() if name.endswith(end)), "dict of texts")
+    return next(unit for end, unit in units.items() if name.endswith(end))
 
 
 def error_classes(base: type[BaseException] = errors.DurableflowsError) -> Iterator[type[BaseException]]:

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from durableflows import arrivals, clock, journal, progress
+from durableflows import arrivals, clock, integrity, journal, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import shape
@@ -33,6 +33,7 @@ def signal(run_id: UUID | str, name: str, payload: object, *, dedup_key: str, by
         raise InvalidState("a signal needs a name, the one that wait_for(...) names")
     data = storable(shape.plain(payload, what=f"the payload of signal {name}"))
     check_size(data, settings().MAX_STATE_BYTES, f"the payload of signal {name}")
+    integrity.refuse_secrets(data, f"the payload of signal {name}")
     run = run_for(run_id, by)
     if by is not None and run.owner_id != by.pk and not may_operate(run, by):
         raise NotAllowed(f"{by} may not signal this run: only who started it, or with the permission {OPERATE}")

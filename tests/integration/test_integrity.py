@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from durableflows import Run, StepReturn, Transient, Workflow, api, integrity, step, wait_for
-from durableflows.models import Signal, StepRun, WorkflowRun
+from durableflows.models import Signal, StepAttempt, StepRun, WorkflowRun
 from durableflows.testing import World
 from tests.support.flows import Provider, pay_workflow, raise_without_acting
 from tests.support.waits import Way, waiting
@@ -117,6 +117,37 @@ def test_an_older_checkpoint_that_is_put_back_is_not_resumed_from(world: World):
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("put", ["changed", "older"])
+def test_a_state_that_was_changed_while_a_body_ran_is_not_sealed_by_its_settlement(world: World, put: str):
+    """P13: what the body left is merged into what is stored, and that must be ours."""
+    fields = ("data", "data_digest", "checkpoint_sequence")
+    older: dict[str, Any] = {}
+
+    class Counting(Workflow[Way]):
+        name, deadline = "counting", timedelta(days=1)
+
+        @step(start=True, to="second")
+        def first(self, run: Run[Way]) -> None:
+            older.update(WorkflowRun.objects.values(*fields).get(pk=run.id))
+            run.state.way = "signal"
+
+        @step(end=True)
+        def second(self, run: Run[Way]) -> None:
+            given = older if put == "older" else {"data": {"way": "child"}}
+            WorkflowRun.objects.filter(pk=run.id).update(**given)
+
+    run = api.start(Counting, {})
+    world.run_until_idle()
+
+    parked = WorkflowRun.objects.get(pk=run.pk)
+    assert (parked.state, parked.parked_reason) == ("PARKED", "integrity")
+    assert [row.outcome for row in StepAttempt.objects.filter(step__run=run).order_by("id")] == [
+        "done",
+        "changed from outside",
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("changed", [{"item": "eve"}, {}, {"item": "a", "more": 1}])
 def test_an_item_that_was_changed_from_outside_is_not_worked_on(world: World, changed: dict[str, Any]):
     run_id = waiting(world, "turn")
@@ -151,5 +182,7 @@ def test_a_signal_that_was_changed_from_outside_is_not_believed(world: World):
     Signal.objects.filter(run=run).update(payload={"amount": 500})
     world.run_until_idle()
 
+    parked = WorkflowRun.objects.get(pk=run.pk)
     assert seen == []
-    assert "signal paid does not match its digest" in WorkflowRun.objects.get(pk=run.pk).parked_detail
+    assert parked.parked_reason == "integrity"
+    assert "signal paid does not match its digest" in parked.parked_detail

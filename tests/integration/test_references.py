@@ -1,5 +1,6 @@
 """Large values and secrets stay out of rows: references in the state, the bytes in storage, the secret in its vault."""
 
+import hashlib
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,8 @@ from django.db import connection
 
 from durableflows import (
     ArtifactRef,
+    EffectCall,
+    Facts,
     InvalidState,
     NeedsHuman,
     NotFoundError,
@@ -20,12 +23,15 @@ from durableflows import (
     Workflow,
     WorkflowState,
     api,
+    approval,
+    effect,
     step,
     succeed,
 )
 from durableflows.core.states import RunState
-from durableflows.models import Artifact, WorkflowRun
+from durableflows.models import ApprovalRequest, Artifact, SideEffect, Signal, WorkflowRun
 from durableflows.testing import World
+from tests.support.flows import PayReceipt, Provider, pay_effect
 from tests.support.look import fresh, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -257,6 +263,75 @@ def test_a_step_that_puts_a_key_into_the_state_is_an_error_in_our_code(world: Wo
     assert state_of(run) is RunState.PARKED
     assert "looks like a key" in fresh(run).parked_detail
     assert KEY not in stored()
+
+
+@pytest.mark.parametrize("where", ["arguments", "facts", "title"])
+def test_what_is_sent_or_asked_holds_no_key(world: World, where: str):
+    """P14: arguments and facts are rows too."""
+    provider = Provider()
+    pay = pay_effect(provider)
+
+    @effect(name="post.tell", provider="post", receipt=PayReceipt, key_window=timedelta(hours=24))
+    def tell(call: EffectCall, *, text: str) -> PayReceipt:
+        return provider.act(call.key, 1)
+
+    class Telling(Workflow[Report]):
+        name, deadline = "telling", timedelta(days=1)
+
+        @step(start=True, to=("ask", "done"), effects=(tell, pay))
+        def begin(self, run: Run[Report]) -> StepReturn:
+            if where == "arguments":
+                run.effect(tell, text=KEY)
+            return self.ask
+
+        ask = approval(
+            title="Send {what}",
+            shows=lambda run: Facts(binding={"what": KEY}, context={} if where == "title" else {"key": KEY}),
+            permission="durableflows.answer_approval",
+            approved="done",
+            rejected="done",
+        )
+
+        @step(end=True)
+        def done(self, run: Run[Report]) -> None: ...
+
+    run = api.start(Telling, {})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.PARKED
+    assert "looks like a key" in fresh(run).parked_detail
+    assert not SideEffect.objects.exists()
+    assert not ApprovalRequest.objects.exists()
+    assert KEY not in stored()
+
+
+def test_a_signal_holds_no_key(world: World):
+    run = api.start(reporting(lambda run: None), {})
+
+    with pytest.raises(InvalidState, match="looks like a key"):
+        api.signal(run.pk, "told", {"text": KEY})
+
+    assert not Signal.objects.exists()
+
+
+def test_what_a_dead_worker_has_half_written_is_written_again(world: World, storage: Path):
+    read: list[bytes] = []
+
+    def keep(run: Run[Report]) -> None:
+        half = storage / "durableflows" / run.id / hashlib.sha256(b"whole").hexdigest()
+        half.parent.mkdir(parents=True)
+        half.write_bytes(b"wh")
+        run.state.scan = run.artifact("scan", b"whole")
+
+    def look(run: Run[Report]) -> None:
+        assert run.state.scan is not None
+        read.append(run.read_artifact(run.state.scan))
+
+    run = api.start(reporting(keep, look), {})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert read == [b"whole"]
 
 
 def test_a_project_may_store_what_looks_like_a_key(world: World, settings):

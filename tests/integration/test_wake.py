@@ -1,14 +1,18 @@
 """What is looked at again when a run wakes after an approval, before anything is sent (P9, S2.8, S2.9, S3.40, R26)."""
 
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from durableflows import api
+from durableflows import Facts, Run, Workflow, api, approval, step
 from durableflows.core import registry
 from durableflows.core.states import RunState
-from durableflows.models import WorkflowRun
+from durableflows.models import RunEvent, WorkflowRun
 from durableflows.testing import World, open_request, virtual
-from tests.support.flows import Provider, pay_workflow
+from tests.support.flows import PayState, Provider, pay_workflow
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,3 +90,54 @@ def test_an_approver_who_is_gone_stops_the_run(world: World, manager: User, chan
     assert stopped.state == RunState.PARKED
     assert "is not active any more" in stopped.parked_detail
     assert provider.sends == []
+
+
+def asking(show: Callable[[Run[PayState]], object]) -> type[Workflow[PayState]]:
+    """A run that asks at once; `show` is what its facts do beside."""
+
+    def facts(run: Run[PayState]) -> Facts:
+        show(run)
+        return Facts(binding={"amount": run.state.amount})
+
+    class Asking(Workflow[PayState]):
+        name, deadline = "asking", timedelta(days=9)
+
+        @step(start=True, to="sign_off")
+        def begin(self, run: Run[PayState]) -> None: ...
+
+        sign_off = approval(
+            title="Pay {amount}",
+            shows=facts,
+            permission="durableflows.answer_approval",
+            approved="done",
+            rejected="done",
+        )
+
+        @step(end=True)
+        def done(self, run: Run[PayState]) -> None: ...
+
+    return Asking
+
+
+def test_facts_that_write_a_note_write_it_when_they_are_asked_for_and_not_for_each_answer(world: World, manager: User):
+    """Who answers holds no lease: there is no attempt whose note it would be."""
+    run = api.start(asking(lambda run: run.note("shown")), {"amount": 5})
+    world.run_until_idle()
+    request = open_request(run.pk)
+
+    api.answer(request.pk, "reject", by=manager, facts_digest=request.facts_digest)
+
+    assert end_of(world, run).state == RunState.SUCCEEDED
+    assert RunEvent.objects.filter(run=run, kind="run.note").count() == 1
+
+
+def test_facts_that_call_a_model_are_an_error_in_our_code_before_anybody_is_asked(world: World):
+    def think(run: Run[PayState]) -> None:
+        with run.model_call("small", estimate_usd=Decimal("0.01")):
+            pass
+
+    run = api.start(asking(think), {"amount": 5})
+
+    parked = end_of(world, run)
+    assert (parked.state, parked.parked_reason) == (RunState.PARKED, "error in our code")
+    assert "is an approval: call the model in a step before it" in parked.parked_detail

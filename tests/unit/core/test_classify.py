@@ -20,7 +20,7 @@ from durableflows import (
 from durableflows.core.classify import TEXT_LIMIT, answer_of, describe, failure_of
 from durableflows.core.definition import StepDefinition, StepKind
 from durableflows.core.outcomes import AnswerKind, FailureKind
-from durableflows.errors import EffectOpen, LeaseLost, RunHalted
+from durableflows.errors import ChangedOutside, EffectOpen, LeaseLost, RunHalted
 
 A, F = AnswerKind, FailureKind
 
@@ -65,6 +65,7 @@ OUTSIDE = [
     (KeyConflict("other"), F.KEY_CONFLICT),
     (LimitReached("used up", limit="tool_calls"), F.LIMIT),
     (InvalidState("nan"), F.OUR_CODE),
+    (ChangedOutside("the payload"), F.INTEGRITY),
     (InvalidDefinition("no such step"), F.OUR_CODE),
     (ReserveInTransaction("open"), F.OUR_CODE),
     (ConcurrentChange("lost"), F.OUR_CODE),

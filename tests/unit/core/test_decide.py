@@ -180,6 +180,7 @@ def test_permanent_is_never_tried_again(on_failure: str | None):
         (FailureKind.OUR_CODE, ParkedReason.OUR_CODE),
         (FailureKind.KEY_CONFLICT, ParkedReason.OUR_CODE),
         (FailureKind.NEEDS_HUMAN, ParkedReason.NEEDS_PERSON),
+        (FailureKind.INTEGRITY, ParkedReason.INTEGRITY),
     ],
 )
 def test_what_nobody_can_retry_is_parked_with_its_error(kind: FailureKind, reason: ParkedReason):
