@@ -371,7 +371,7 @@ def _safe(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
         "pause": goes_on and not run.parked_reason,
         "resume": goes_on and is_paused,
         "retry": goes_on and retries and not is_paused,
-        "extend": run.ending_reason in _LIMITS and _may_reopen(run),
+        "extend": run.ending_reason in _LIMITS and run.state != RunState.ABANDONED and _may_reopen(run),
         "redrive": run.state == RunState.FAILED and _may_reopen(run) and rows.now < run.deadline_at,
         "resolve": any(_is_resolvable(row, rows) for row in rows.effects),
     }

@@ -9,9 +9,9 @@ from uuid import UUID
 from durableflows import clock, journal, progress, reopening
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import operate
-from durableflows.core.budget import COUNTERS
+from durableflows.core.budget import COUNTERS, is_over
 from durableflows.core.payload import JSON
-from durableflows.core.states import EndingReason, RunState
+from durableflows.core.states import RUN_REOPENABLE, EndingReason
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import WorkflowRun
 from durableflows.models.locks import lock_run
@@ -86,10 +86,13 @@ def _check_may_go_on(run: WorkflowRun) -> None:
     reason = ended_by(run)
     if run.ending_reason and reason is None and run.ended_at is None:
         raise TooLate(f"the run is ending ({run.ending_reason}): its limits matter no more")
-    if run.ended_at is not None and reason is not None and not reopening.can_stand(run):
-        raise TooLate("the run ended before it was kept where its steps stood: start a new one")
-    if run.ended_at is not None and reason is None and run.state != RunState.FAILED:
+    if run.ended_at is not None and run.state not in RUN_REOPENABLE:
         raise TooLate(f"the run is {run.word}: its limits matter no more")
+    if run.ended_at is not None and reason is not None and not reopening.can_stand(run):
+        raise TooLate(
+            "nothing of the run stands that could go on: its last step has ended with it, or it ended before that was "
+            "kept. See by explain what has happened before you start a new one"
+        )
     check_may_reopen(run)
 
 
@@ -118,3 +121,11 @@ def _check_enough(run: WorkflowRun, new: Limits, more: Mapping[str, object], now
         raise InvalidState("the run's deadline has passed: it needs a later one to go on")
     if run.ending_reason == EndingReason.BUDGET and not more:
         raise InvalidState(f"the run stopped because {run.error_text}: give it more of that")
+    check_iterations(run, new.budget)
+
+
+def check_iterations(run: WorkflowRun, budget: Mapping[str, JSON]) -> None:
+    """Raise InvalidState while a visit that the budget refused does not fit in: counted, it would be made (P7)."""
+    if is_over(budget, "iterations", run.iterations_count):
+        least = run.iterations_count - int(str(budget["iterations"]))
+        raise InvalidState(f"budget: {least} more iterations at least: so many were come to already")

@@ -156,6 +156,8 @@ def _rename_all(run: WorkflowRun, way: Way) -> None:
     rows = StepRun.objects.using(database()).filter(run=run)
     names = {name: _name_after(name, way) for name in rows.order_by().values_list("name", flat=True).distinct()}
     moved = {old: new for old, new in names.items() if old != new}
+    if len(set(names.values())) < len(names):
+        _refuse_two_in_one_place(run, names)
     for old, new in moved.items():
         rows.filter(name=old).update(name=f"~{new}")
     for new in set(moved.values()):
@@ -163,6 +165,19 @@ def _rename_all(run: WorkflowRun, way: Way) -> None:
     ledger.rename_steps(run, moved)
     for old in rows.exclude(each_step="").order_by().values_list("each_step", flat=True).distinct():
         rows.filter(each_step=old).update(each_step=_name_after(old, way))
+
+
+def _refuse_two_in_one_place(run: WorkflowRun, names: Mapping[str, str]) -> None:
+    """Two steps may become one where the run has been at one of them. A visit keeps its number: keys are made of it."""
+    found: dict[tuple[str, int, str], str] = {}
+    rows = StepRun.objects.using(database()).filter(run=run).order_by("id")
+    for old, visit, item_key in rows.values_list("name", "visit", "item_key"):
+        before = found.setdefault((names[old], visit, item_key), old)
+        if before != old:
+            raise InvalidState(
+                f"the run has been at {before} and at {old}, which the migration makes one step, {names[old]}: "
+                "keep two steps in the new version, or let such runs end under the old one"
+            )
 
 
 def _rename_open(step: StepRun, name: str, way: Way) -> None:

@@ -17,7 +17,7 @@ from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
-from durableflows.services.limits import check_may_reopen
+from durableflows.services.limits import check_iterations, check_may_reopen
 from durableflows.services.operations import Order, check_settled, check_stands_still, order
 from durableflows.transactions import database, transact
 
@@ -48,7 +48,8 @@ def redrive(run_id: UUID | str, *, by: Any, reason: str, step: str, item: str, r
     """Let a failed or parked run go on from the last visit of a step, on the state as it is now.
 
     Raises           NotFoundError, NotAllowed, InvalidState for a step it has not been at or an effect that did not
-                     happen there; TooLate for a run that goes on, has ended otherwise, or has something unsettled
+                     happen there, and for iterations that are used up; TooLate for a run that goes on, has ended
+                     otherwise, or has something unsettled
     Writes / Locks   WorkflowRun, StepRun, SideEffect, ApprovalRequest, RunEvent; locks run, steps, effects
     Crash            after the commit the sweep sends the step
     """
@@ -87,6 +88,7 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
     _check_run(run)
     if now >= run.deadline_at:
         raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed: extend it first")
+    check_iterations(run, run.budget)
     # A second walk beside an unknown first one could act twice.
     check_settled(run, "the run goes on from elsewhere")
     target = _last_visit(run, step, item)

@@ -246,6 +246,32 @@ def test_a_join_that_waits_is_not_migrated_to_a_step_that_is_none(world: World):
     assert fresh(run).version == 1
 
 
+def test_two_steps_that_the_run_has_been_at_do_not_become_one(world: World):
+    """P3: both visits would have one number, and keys are made of it."""
+    provider = Provider()
+
+    def same(self, data):
+        return data
+
+    with deployed(provider, 1):
+        run = retrying(world, provider)
+    with registry.isolated():
+
+        class Merged(Workflow[Old]):
+            name, version, deadline = "paying", 2, timedelta(days=1)
+            from_1 = migration(from_version=1, steps={"pay": "begin"})(same)
+
+            @step(start=True, end=True)
+            def begin(self, run: Run[Old]) -> None: ...
+
+        with pytest.raises(
+            InvalidState, match="has been at begin and at pay, which the migration makes one step, begin"
+        ):
+            api.migrate(run.pk, reason="deploy")
+
+    assert (fresh(run).version, steps_of(run)[1][0]) == (1, "pay")
+
+
 def test_a_state_that_does_not_fit_is_refused(world: World):
     provider = Provider()
     with deployed(provider, 1):
