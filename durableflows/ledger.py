@@ -283,7 +283,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         run_ended=run.has_settled,
         same_receipt=row.receipt == answer.receipt,
     )
-    if change.verb is not None and step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING):
+    if change.verb is not None and step.is_unsettled:
         _wake(run, step, now)
     apply_fold(run, step, row, change, answer, now=now, source="send")
     return EffectState(row.state)

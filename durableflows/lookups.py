@@ -21,7 +21,7 @@ from durableflows.core.fold import Fold, fold
 from durableflows.core.keys import new_token
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo
 from durableflows.core.payload import JSON, redact, storable
-from durableflows.core.states import EffectState, StepState
+from durableflows.core.states import EffectState
 from durableflows.errors import InvalidDefinition, Permanent
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
@@ -156,7 +156,7 @@ def end(ticket: Ticket, heard: Heard) -> EffectState:
     if row.lookup_token == ticket.token:
         row.lookup_token = row.lookup_must_end_by = None
         row.store("lookup_token", "lookup_must_end_by")
-    if step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING):
+    if step.is_unsettled:
         step.wake_at = now  # what was heard counts at once, not when the lost question would have been asked again
         step.store("wake_at")
     return EffectState(row.state)

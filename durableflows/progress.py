@@ -395,7 +395,7 @@ def give_new_tries(run: WorkflowRun, step: StepRun, now: datetime) -> None:
 
 def look_again(step: StepRun, now: datetime) -> None:
     """Make an unsettled step due: what was not allowed while its run was parked may be allowed now."""
-    if step.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING) and not step.waits_on:
+    if step.is_unsettled:
         step.wake_at, step.needs_person = now, False
         step.store("wake_at", "needs_person")
 

@@ -99,6 +99,11 @@ class StepRun(EngineRow):
         item = f" for {self.item_key}" if self.item_key else ""
         return f"{self.name}{item}" if self.visit == 1 else f"{self.name}{item} (visit {self.visit})"
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Does it wait to learn what became of its own effects? What it waits for otherwise has a time of its own."""
+        return self.state in (StepState.NEEDS_RECONCILIATION, StepState.WAITING) and not self.waits_on
+
     @moves(STEP_MOVES)
     def claim(self) -> None:
         """An attempt begins under a lease."""

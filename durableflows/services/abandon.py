@@ -6,6 +6,7 @@ from uuid import UUID
 
 from durableflows import clock, dispatch, journal, ledger, progress
 from durableflows.boundaries import Boundary, cross
+from durableflows.claims import may_judge
 from durableflows.conf import settings
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import Next, next_for
@@ -101,7 +102,7 @@ def _look_at(effect_id: UUID) -> bool:
     if run is None or run.state != RunState.ABANDONED:
         return False
     row, now = lock_effect(effect_id), clock.now()
-    if row.state not in _OPEN or row.next_lookup_at is None or row.next_lookup_at > now:
+    if row.state not in _OPEN or row.next_lookup_at is None or row.next_lookup_at > now or not may_judge(run, now):
         return False
     move = next_for(facts_of(run, row), now, is_halted=True, has_tries=False, not_before=now)
     if move.next is Next.PERSON:

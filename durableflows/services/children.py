@@ -10,15 +10,15 @@ from datetime import datetime
 from typing import cast
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from durableflows import clock, integrity, progress
+from durableflows import claims, clock, integrity, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import decide, registry
 from durableflows.core.decide import Decision
 from durableflows.core.outcomes import ErrorInfo
 from durableflows.core.payload import JSON
-from durableflows.core.states import RUN_LIVE, RUN_MOVING, RunState, StepState, WaitsOn
+from durableflows.core.states import RUN_MOVING, RunState, StepState, WaitsOn
 from durableflows.errors import TooLate, UnknownWorkflow
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
@@ -27,7 +27,6 @@ from durableflows.transactions import database, transact
 
 DEEPEST = 10
 GOING_ON = [str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]
-LIVE = [str(state) for state in sorted(RUN_LIVE)]
 
 
 def carry(step_id: UUID) -> bool:
@@ -35,7 +34,7 @@ def carry(step_id: UUID) -> bool:
 
     Crash   before a commit nothing of it; after it the sweep finds what is due next
     """
-    step = StepRun.objects.using(database()).filter(pk=step_id).first()
+    step = StepRun.objects.using(database()).select_related("run").filter(pk=step_id).first()
     if step is None:
         return False
     child = WorkflowRun.objects.using(database()).filter(parent_step=step).first()
@@ -52,7 +51,9 @@ def _carry(step: StepRun, child: WorkflowRun | None) -> bool:
         return False
     if waits and child.ended_at is not None:
         return _hand_back(step.run_id, step.pk, child.pk)
-    if not waits and child.ended_at is None and child.cancel_asked_at is None:
+    # A cancel is never taken back, and the parent may wait long for an effect of its own before it ends (P6).
+    is_left = not waits or step.run.cancel_asked_at is not None
+    if is_left and child.ended_at is None and child.cancel_asked_at is None:
         return _cancel(child, step)
     return False
 
@@ -63,14 +64,14 @@ def due() -> list[QuerySet[StepRun]]:
     waiting = StepRun.objects.using(database()).filter(
         state=StepState.WAITING, waits_on=WaitsOn.CHILD, run__state__in=GOING_ON
     )
-    orphans = WorkflowRun.objects.using(database()).filter(
-        parent_step__isnull=False, state__in=LIVE, cancel_asked_at__isnull=True
+    live = WorkflowRun.objects.using(database()).filter(
+        parent_step__isnull=False, ended_at__isnull=True, cancel_asked_at__isnull=True
     )
-    left = orphans.exclude(parent_step__state=StepState.WAITING).values("parent_step")
+    left = live.filter(~Q(parent_step__state=StepState.WAITING) | Q(parent__cancel_asked_at__isnull=False))
     return [
         waiting.filter(~Exists(children)).order_by("id"),
         waiting.filter(Exists(children.filter(ended_at__isnull=False))).order_by("id"),
-        StepRun.objects.using(database()).filter(pk__in=left).order_by("id"),
+        StepRun.objects.using(database()).filter(pk__in=left.values("parent_step")).order_by("id"),
     ]
 
 
@@ -78,13 +79,14 @@ def due() -> list[QuerySet[StepRun]]:
 def _start(run_id: UUID, step_id: UUID) -> bool:
     """Start the child that the step has asked for; one, however often this is done."""
     parent, step, now = _waiting(run_id, step_id)
-    if parent is None or step is None or parent.parked_reason:
+    if parent is None or step is None:
         return False
     wanted = cast(dict[str, JSON], step.input["child"])
     try:
         definition = registry.get(str(wanted["workflow"]), cast(int, wanted["version"]))
-    except UnknownWorkflow:
-        return False  # left for a process that knows it, as a step is
+    except UnknownWorkflow:  # left for a process that knows it, as a step is
+        asked = (str(wanted["workflow"]), cast(int, wanted["version"]))
+        return claims.park_if_unknown(parent, step, now, wanted=asked)
     if _depth(parent) >= DEEPEST:
         error = ErrorInfo("", "too_deep", f"children of children, more than {DEEPEST} deep: is there a loop?")
         _fail(parent, step, error, {}, now)
@@ -132,7 +134,7 @@ def _waiting(run_id: UUID, step_id: UUID) -> tuple[WorkflowRun | None, StepRun |
     run = try_lock_run(run_id)
     step = lock_step(step_id) if run is not None else None
     now = clock.now()
-    if run is None or step is None or run.ended_at is not None or run.ending_reason:
+    if run is None or step is None or run.ended_at is not None or run.ending_reason or run.parked_reason:
         return None, None, now
     if step.state != StepState.WAITING or step.waits_on != WaitsOn.CHILD:
         return None, None, now
@@ -140,7 +142,7 @@ def _waiting(run_id: UUID, step_id: UUID) -> tuple[WorkflowRun | None, StepRun |
 
 
 def _cancel(child: WorkflowRun, step: StepRun) -> bool:
-    """Cancel a child whose parent does not wait for it any more."""
+    """Cancel a child whose parent does not wait for it any more, or is itself cancelled."""
     parent = step.run
     reason = f"{parent.workflow} run {parent.pk}, which started it, {parent.word}"
     try:

@@ -89,10 +89,7 @@ def _check_may_go_on(run: WorkflowRun) -> None:
     if run.ended_at is not None and run.state not in RUN_REOPENABLE:
         raise TooLate(f"the run is {run.word}: its limits matter no more")
     if run.ended_at is not None and reason is not None and not reopening.can_stand(run):
-        raise TooLate(
-            "nothing of the run stands that could go on: its last step has ended with it, or it ended before that was "
-            "kept. See by explain what has happened before you start a new one"
-        )
+        raise TooLate("the run ended before it was kept where its steps stood: start a new one")
     check_may_reopen(run)
 
 

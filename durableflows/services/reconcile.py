@@ -7,20 +7,19 @@ from typing import Any
 from uuid import UUID
 
 from durableflows import clock, dispatch, journal, progress
-from durableflows.claims import snapshot
+from durableflows.claims import may_judge, snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, registry
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.payload import JSON, canonical, check_text, storable
 from durableflows.core.reconcile import EffectFacts, Move, Next, most_urgent, next_for
-from durableflows.core.states import EffectState, StepState
+from durableflows.core.states import EffectState
 from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, NotFoundError, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step, try_lock_run
 from durableflows.selectors import OPERATE, may_operate, runs_for
 from durableflows.transactions import database, transact
 
-UNSETTLED = (StepState.NEEDS_RECONCILIATION, StepState.WAITING)
 VERDICT_FIELDS = (
     *("state", "receipt", "in_doubt_since", "settled_at", "settles_at"),
     *("lookups_forgiven", "next_lookup_at", "audit_at"),
@@ -48,9 +47,9 @@ def _route(run_id: UUID, step_id: UUID) -> list[UUID]:
     if run is None or run.ended_at is not None:
         return []
     step = lock_step(step_id)
-    if step.state not in UNSETTLED or step.waits_on:
-        return []
     now = clock.now()
+    if not step.is_unsettled or not may_judge(run, now):
+        return []
     rows = _latest_issues(lock_effects(step))
     moves = {row.pk: move_for(run, step, row, now) for row in rows}
     urgent = most_urgent(moves.values()) or Move(Next.SETTLED, now, "nothing is open")
@@ -227,8 +226,7 @@ def _resolve(
     if verdict == "ask_again":
         row.verdict = ""
     row.store(*VERDICT_FIELDS)
-    step.wake_at, step.needs_person = now, False
-    step.store("wake_at", "needs_person")
+    progress.look_again(step, now)
     facts: dict[str, JSON] = {"effect": row.effect, "verdict": verdict, "reason": reason, "state": str(row.state)}
     journal.record(run, "effect.resolved", at=now, step=step, actor_name=actor_name, data=facts)
     if not SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="").exists():

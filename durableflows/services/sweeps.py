@@ -258,12 +258,28 @@ def look_at_unsettled(now: datetime) -> int:
     states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
     ended = [str(state) for state in RUN_ENDED]
     steps = _steps().filter(state__in=states, waits_on="", wake_at__lte=now).exclude(run__state__in=ended)
+    steps = steps.filter(_judged_here(now, "run"))
 
     def look(step_id: UUID) -> bool:
         reconcile.route(step_id)
         return True
 
     return _each(steps.order_by("wake_at"), look)
+
+
+def _judged_here(now: datetime, run: str) -> Q:
+    """Rows of runs whose release this process knows, or nobody (`claims.may_judge`): the others' turn comes there."""
+    here, known = registry.known(), claims.known_releases(now)
+    if known is None:
+        return _of_releases(run, here)
+    return ~_of_releases(run, known.difference(here))
+
+
+def _of_releases(run: str, releases: Iterable[tuple[str, int]]) -> Q:
+    found = Q(pk__in=[])
+    for workflow, version in releases:
+        found |= Q(**{f"{run}__workflow": workflow, f"{run}__version": version})
+    return found
 
 
 def audit_absent(now: datetime) -> int:
@@ -276,7 +292,7 @@ def audit_absent(now: datetime) -> int:
 
 def look_at_inherited(now: datetime) -> int:
     """Ask providers about what abandoned runs left open."""
-    return _each(abandon.inherited(now), _while_open(abandon.look_at))
+    return _each(abandon.inherited(now).filter(_judged_here(now, "run")), _while_open(abandon.look_at))
 
 
 def end_lost_audits(now: datetime) -> int:

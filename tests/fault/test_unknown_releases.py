@@ -8,13 +8,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from durableflows import api, clock
+from durableflows import UnknownOutcome, api, clock, integrity
 from durableflows.core import registry
 from durableflows.core.states import ParkedReason, RunState
 from durableflows.models import StepRun, Worker, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import World
-from tests.support.flows import Provider, pay_workflow
+from tests.support.flows import Provider, act_then_raise, pay_effect, pay_workflow
+from tests.support.waits import waiting
 from tests.support.workers import fleet, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -113,6 +114,60 @@ def test_the_first_worker_after_a_night_parks_nothing_before_others_could_come_u
 
         pass_by(world, MINUTES, first)
         assert state_of(run) == RunState.PARKED
+
+
+def in_doubt() -> tuple[WorkflowRun, Provider]:
+    """A run whose payment happened, and nobody has heard of it; the provider has no keys, and can be asked."""
+    provider = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("cut"))])
+    run = api.start(pay_workflow(provider, pay_effect(provider, key_window=None)), {"amount": 5})
+    return run, provider
+
+
+def test_an_effect_in_doubt_is_left_to_the_worker_that_can_ask_about_it(world: World):
+    """P5: while a deploy rolls, the ticker of the other release knows no lookup, which is not to say there is none."""
+    run, provider = in_doubt()
+    for _ in range(2):
+        world.deliver(*world.messages.popleft())
+    with other_code():
+        boot = worker(("another", 1), ("pay", 1), minutes_ago=MINUTES + 1)
+        pass_by(world, 2, boot)
+        assert state_of(run) == RunState.NEEDS_RECONCILIATION
+        assert not StepRun.objects.filter(needs_person=True).exists()
+
+    world.run_through()
+
+    assert state_of(run) == RunState.SUCCEEDED
+    assert len(provider.acts) == 1
+
+
+def test_a_person_is_told_of_an_effect_in_doubt_that_no_worker_can_ask_about(world: World):
+    run, _ = in_doubt()
+    for _ in range(2):
+        world.deliver(*world.messages.popleft())
+    with other_code():
+        boot = worker(("another", 1))
+        pass_by(world, MINUTES - 1, boot)
+        assert not StepRun.objects.filter(needs_person=True).exists()
+        pass_by(world, 2, boot)
+
+    assert StepRun.objects.get(run=run, needs_person=True).name == "pay"
+    assert "nobody can be asked" in WorkflowRun.objects.get(pk=run.pk).alert
+
+
+def test_a_child_whose_workflow_no_worker_knows_parks_its_parent(world: World):
+    run_id = waiting(world, "timer")
+    StepRun.objects.filter(run=run_id, waits_on="timer").update(waits_on="child", wake_at=None)
+    step = StepRun.objects.get(run=run_id, waits_on="child")
+    step.input = {"child": {"workflow": "gone", "version": 3, "data": {}, "on_failure": None}}
+    integrity.seal_input(step)
+    step.store("input", "input_seal")
+    boot = worker(("waiting", 1))
+
+    pass_by(world, MINUTES - 1, boot)
+    assert WorkflowRun.objects.get(pk=run_id).state == RunState.WAITING
+    pass_by(world, 2, boot)
+
+    assert WorkflowRun.objects.get(pk=run_id).parked_detail == "no live worker knows gone v3"
 
 
 def test_a_run_that_moved_lately_is_not_parked(world: World):

@@ -4,11 +4,25 @@ from datetime import timedelta
 
 import pytest
 
-from durableflows import Permanent, Run, StepReturn, Workflow, WorkflowState, api, child, each, step, succeed, wait_for
+from durableflows import (
+    Permanent,
+    Run,
+    StepReturn,
+    UnknownOutcome,
+    Workflow,
+    WorkflowState,
+    api,
+    child,
+    each,
+    step,
+    succeed,
+    wait_for,
+)
 from durableflows.core.states import RunState
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.services import children
 from durableflows.testing import World
+from tests.support.flows import Provider, act_then_raise, pay_effect
 from tests.support.look import fresh, how_often, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -112,6 +126,70 @@ def test_a_child_is_cancelled_with_its_parent(world: World):
     assert state_of(run) is RunState.CANCELLED
     assert state_of(child_of(run)) is RunState.CANCELLED
     assert "ordering run" in fresh(child_of(run)).cancel_reason
+
+
+def test_a_child_does_not_go_on_while_its_cancelled_parent_waits_to_end(world: World):
+    """P6: the parent may wait for days for somebody to find out what became of an effect of another branch."""
+    pack()
+    unanswered = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("cut"))])
+    pay_it = pay_effect(unanswered, key_window=None, with_lookup=False)
+
+    class Both(Workflow[Order]):
+        name, deadline = "both", timedelta(days=10)
+
+        @step(start=True, to=("pay", "call"))
+        def begin(self, run: Run[Order]) -> StepReturn:
+            return self.pay, self.call
+
+        @step(end=True, effects=(pay_it,))
+        def pay(self, run: Run[Order]) -> None:
+            run.effect(pay_it, amount=5)
+
+        @step(to="ship")
+        def call(self, run: Run[Order]) -> StepReturn:
+            return child("pack", {"item": "slow"}, then=self.ship)
+
+        @step(end=True)
+        def ship(self, run: Run[Order]) -> None: ...
+
+    run = api.start(Both, {})
+    world.run_until_idle()
+    api.cancel(run.pk, reason="not wanted")
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.ENDING
+    assert state_of(child_of(run)) is RunState.CANCELLED
+
+
+@pytest.mark.parametrize("where", ["child", "items"])
+def test_what_looks_like_a_key_is_not_given_to_a_child_or_an_item(world: World, where: str):
+    """P14, and P10: the child could never be started."""
+    pack()
+    key = "sk_live_" + "0123456789abcdef"
+
+    class Leaking(Workflow[Order]):
+        name, deadline = "leaking", timedelta(days=10)
+
+        @step(start=True, to=("one", "done"))
+        def begin(self, run: Run[Order]) -> StepReturn:
+            return (
+                child("pack", {"item": key}, then=self.one)
+                if where == "child"
+                else each(self.one, [{"key": key}], then=self.done)
+            )
+
+        @step(to="done")
+        def one(self, run: Run[Order]) -> None: ...
+
+        @step(join=True, end=True)
+        def done(self, run: Run[Order]) -> None: ...
+
+    run = api.start(Leaking, {})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.PARKED
+    assert "looks like a key" in fresh(run).parked_detail
+    assert key not in str(list(StepRun.objects.filter(run=run).values_list("input", "error_text")))
 
 
 def test_a_cancelled_child_is_a_failed_one(world: World):

@@ -8,16 +8,10 @@ from durableflows import (
     Budget,
     InvalidState,
     NotAllowed,
-    Run,
-    StepReturn,
     TooLate,
     Transient,
     UnknownOutcome,
-    Workflow,
-    WorkflowState,
     api,
-    each,
-    step,
 )
 from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.doctor import Severity, examine
@@ -264,47 +258,6 @@ def test_each_kind_of_wait_stands_as_it_stood(world: World, way: str):
     assert state_of(run) is ends.get(way, RunState.SUCCEEDED)
 
 
-class Nothing(WorkflowState):
-    """A run that remembers nothing."""
-
-
-def paying_in_turn(provider: Provider) -> type[Workflow[Nothing]]:
-    """begin -> pay for a, then for b -> gather."""
-    pay = pay_effect(provider)
-
-    class InTurn(Workflow[Nothing]):
-        name, deadline = "in_turn", timedelta(days=10)
-
-        @step(start=True, to=("pay_one", "gather"))
-        def begin(self, run: Run[Nothing]) -> StepReturn:
-            return each(self.pay_one, ["a", "b"], key=str, limit=1, then=self.gather)
-
-        @step(to="gather", effects=(pay,))
-        def pay_one(self, run: Run[Nothing]) -> None:
-            run.effect(pay, amount=5)
-
-        @step(join=True, end=True)
-        def gather(self, run: Run[Nothing]) -> None: ...
-
-    return InTurn
-
-
-def test_the_next_item_gets_its_turn_though_the_one_before_it_ended_with_the_run(world: World):
-    """P10: who gave the turn had ended while the run was ending, and so gave it to nobody."""
-    provider = Provider()
-    run = api.start(paying_in_turn(provider), {})
-    provider.before_call = lambda call: end_now(world, run) if len(provider.sends) == 1 else None
-    world.run_until_idle()
-    assert state_of(run) is RunState.DEADLINE_EXCEEDED
-
-    extend(run, deadline=DAY)
-    assert sound()
-    world.run_until_idle()
-
-    assert state_of(run) is RunState.SUCCEEDED
-    assert len(provider.acts) == 2
-
-
 def test_a_child_of_an_ended_run_is_not_started_twice(world: World):
     run = WorkflowRun.objects.get(pk=waiting(world, "child"))
     end_now(world, run)
@@ -357,26 +310,6 @@ def test_a_run_that_was_abandoned_while_a_limit_ended_it_does_not_go_on(world: W
         extend(run, deadline=DAY)
     assert "extend" not in api.explain(run.pk).safe
     assert "matter no more" in api.preview("extend", run.pk, deadline=DAY).refused
-
-
-def test_a_run_whose_last_step_ended_with_it_has_nothing_to_go_on_with(world: World):
-    provider = Provider()
-    pay = pay_effect(provider)
-
-    class Last(Workflow[Nothing]):
-        name, deadline = "last", timedelta(days=10)
-
-        @step(start=True, end=True, effects=(pay,))
-        def pay_now(self, run: Run[Nothing]) -> None:
-            run.effect(pay, amount=5)
-
-    run = api.start(Last, {})
-    provider.before_call = lambda call: end_now(world, run)
-    world.run_until_idle()
-    assert (state_of(run), len(provider.acts)) == (RunState.DEADLINE_EXCEEDED, 1)
-
-    with pytest.raises(TooLate, match=r"its last step has ended with it.*before you start a new one"):
-        extend(run, deadline=DAY)
 
 
 def test_an_end_that_somebody_asked_for_as_well_is_final(world: World):

@@ -162,6 +162,20 @@ def test_a_child_goes_on_and_its_end_is_handed_over_after_the_pause(world: World
     assert state_of(run) is RunState.SUCCEEDED
 
 
+def test_a_paused_run_does_not_fail_with_its_child(world: World):
+    """The message that the child has ended comes during the pause: it is carried after it, as the sweep would."""
+    run = WorkflowRun.objects.get(pk=waiting(world, "child"))
+    pause(run)
+    api.cancel(WorkflowRun.objects.get(parent=run).pk, reason="not wanted")
+    world.run_until_idle()
+    assert state_of(run) is RunState.PARKED
+
+    resume(run)
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.FAILED
+
+
 def test_a_request_is_answered_while_paused_and_the_run_goes_on_after_it(world: World, admin_user):
     depot = Depot()
     run = api.start(parcel_workflow(depot), {"ask": True})

@@ -17,6 +17,7 @@ from durableflows import (
     api,
     child,
     each,
+    sleep,
     step,
     wait_for,
 )
@@ -26,7 +27,7 @@ from durableflows.doctor import Severity, examine
 from durableflows.errors import UnknownWorkflow
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.testing import World, open_request
-from tests.support.flows import act_then_raise
+from tests.support.flows import Provider, act_then_raise, pay_effect, raise_without_acting
 from tests.support.look import fresh, how_often, state_of
 from tests.support.parcels import Depot, lost_address, parcel_workflow
 from tests.support.play import assert_chain
@@ -416,6 +417,54 @@ def test_a_child_that_failed_stands_in_the_way(world: World):
         redrive(run, "begin")
     with pytest.raises(TooLate, match="has gone on without it"):
         redrive(inner, "last")
+
+
+@pytest.mark.parametrize("news", ["audit", "verdict"])
+@pytest.mark.parametrize("wait", ["timer", "signal"])
+def test_news_of_an_effect_do_not_end_the_wait_before_its_step(world: World, wait: str, news: str):
+    """The visit is done again, and waits first; what becomes known of its effect of before is no reason to begin."""
+    provider = Provider(faults=[raise_without_acting(UnknownOutcome("cut"))])
+    pay_it = pay_effect(provider, key_window=None)
+    days = timedelta(days=3)
+
+    class Patient(Workflow[Parts]):
+        name, deadline = "patient", timedelta(days=30)
+
+        @step(start=True, to=("pay", "late"))
+        def begin(self, run: Run[Parts]) -> StepReturn:
+            if not provider.sends:
+                return self.pay
+            if wait == "timer":
+                return sleep(days, then=self.pay)
+            return wait_for("paid", then=self.pay, timeout=days, on_timeout=self.late)
+
+        @step(end=True, effects=(pay_it,))
+        def pay(self, run: Run[Parts]) -> None:
+            run.effect(pay_it, amount=5)
+
+        @step(end=True)
+        def late(self, run: Run[Parts]) -> None: ...
+
+    run = api.start(Patient, {})
+    world.run_through()
+    row = SideEffect.objects.get(run=run)
+    assert row.state == EffectState.ABSENT
+    api.pause(run.pk, reason="another way")
+    redrive(run, "begin")
+    world.run_until_idle()
+    until = StepRun.objects.get(run=run, name="pay").wake_at
+
+    if news == "audit":
+        world.clock.advance(hours=25)
+        world.run_until_idle()
+        assert SideEffect.objects.get(run=run).audit_at is None
+    else:
+        row.refresh_from_db()
+        api.resolve_effect(row.pk, "did_not_happen", reason="seen", row_version=row.row_version)
+        world.run_until_idle()
+
+    waits = StepRun.objects.get(run=run, name="pay")
+    assert (waits.state, waits.waits_on, waits.wake_at) == (StepState.WAITING, wait, until)
 
 
 def test_explain_tells_it(world: World, admin_user):
