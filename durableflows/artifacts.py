@@ -46,18 +46,10 @@ def keep(lease: Lease, name: str, content: bytes | str, content_type: str) -> Ar
 def _write(lease: Lease, ref: ArtifactRef, data: bytes) -> str:
     path = f"durableflows/{lease.run_id}/{ref.sha256}"
     storage = _storage()
-    if storage.exists(path) and _digest_at(storage, path) == ref.sha256:
+    if storage.exists(path) and _digest_at(path) == ref.sha256:
         return path
     # The storage gives it another name where half a file lies, and when two write at once; the row says which counts.
     return storage.save(path, ContentFile(data))
-
-
-def _digest_at(storage: Storage, path: str) -> str:
-    with storage.open(path) as file:
-        digest = hashlib.sha256()
-        for chunk in file.chunks():
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _remember(lease: Lease, ref: ArtifactRef, storage_name: str) -> None:
@@ -98,9 +90,13 @@ def stored_digest(row: Artifact) -> str | None:
 
     Raises whatever the storage raises when it cannot say
     """
+    return _digest_at(row.storage_name)
+
+
+def _digest_at(storage_name: str) -> str | None:
     digest = hashlib.sha256()
     try:
-        with _storage().open(row.storage_name) as file:
+        with _storage().open(storage_name) as file:
             for piece in file.chunks():
                 digest.update(piece)
     except FileNotFoundError:

@@ -52,7 +52,7 @@ class Settings:
     SECRETS: str = ""
     """Callable(name) that gives a secret's value as text, for `run.secret`. Empty: steps can look none up."""
     REFUSE_SECRETS: bool = True
-    """Refuse to store what looks like a key, a token or a private key: in states, results, items, arguments, facts, signals."""
+    """Refuse to store what looks like a key or token: in states, results, items, arguments, facts and signals."""
     TICKER: bool = True
     """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
     TENANTS_OF: str = ""
