@@ -138,10 +138,10 @@ def exceptions() -> Table:
     return rows
 
 
-def failures() -> Table:
-    """Each way an attempt ends with the decision for it."""
+def outcomes() -> list[tuple[str, Outcome]]:
+    """Each way an attempt can end without having settled its step."""
     error = ErrorInfo("", "", "why")
-    outcomes: list[tuple[str, Outcome]] = [
+    return [
         *((f"failed: {kind}", Failed(kind, error)) for kind in FailureKind),
         ("in doubt", InDoubt()),
         ("the provider has accepted, and is not done", Waits("not done")),
@@ -150,21 +150,27 @@ def failures() -> Table:
         ("another branch changed the same fields of the state", Conflict(("amount",))),
         ("the run was halted meanwhile", Halted()),
     ]
+
+
+def failures() -> Table:
+    """Each way an attempt ends with the decision for it."""
     last = replace(FIRST, attempts=STEP.retry.attempts)
     views = (FIRST, last, replace(last, step=WITH_WAYS_ON))
-    return [
-        (name, *(said(after_step(view, outcome, NOW, Random(0))) for view in views))  # noqa: S311 - only shown
-        for name, outcome in outcomes
-    ]
+    return [(name, *(decided(view, outcome) for view in views)) for name, outcome in outcomes()]
 
 
-def losses() -> Table:
+def decided(view: Snapshot, outcome: Outcome) -> str:
+    """What is decided when an attempt ends like this, in a few words."""
+    return said(after_step(view, outcome, NOW, Random(0)))  # noqa: S311 - only shown
+
+
+def losses(first: Snapshot = FIRST) -> Table:
     """What becomes of a step whose worker died."""
     cases = (
-        ("before anything was sent", FIRST),
-        (f"the same, for the {LOST_WORKERS_CAP}rd time", replace(FIRST, lost_workers=LOST_WORKERS_CAP - 1)),
-        ("while an effect was under way", replace(FIRST, is_in_doubt=True)),
-        ("while a provider was at work on an effect", replace(FIRST, is_accepted=True)),
+        ("before anything was sent", first),
+        (f"the same, for the {LOST_WORKERS_CAP}rd time", replace(first, lost_workers=LOST_WORKERS_CAP - 1)),
+        ("while an effect was under way", replace(first, is_in_doubt=True)),
+        ("while a provider was at work on an effect", replace(first, is_accepted=True)),
     )
     return [(name, said(after_loss(view, "its worker died"))) for name, view in cases]
 
@@ -199,7 +205,12 @@ def effects() -> Table:
         ("a person said that it did not happen", replace(ABSENT, person_said_absent=True)),
         ("refused by the provider", replace(IN_DOUBT, state=EffectState.REJECTED)),
     )
-    return [(name, _next(facts), _next(facts, has_tries=False), _next(facts, is_halted=True)) for name, facts in cases]
+    return [(name, *nexts(facts)) for name, facts in cases]
+
+
+def nexts(facts: EffectFacts) -> tuple[str, str, str]:
+    """What an effect needs next while its run goes on, when its step has no try left, and in a halted run."""
+    return _next(facts), _next(facts, has_tries=False), _next(facts, is_halted=True)
 
 
 def _next(facts: EffectFacts, *, is_halted: bool = False, has_tries: bool = True) -> str:

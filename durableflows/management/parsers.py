@@ -156,3 +156,10 @@ def _add_proofs(verb: Verb) -> None:
 def _add_printed(verb: Verb) -> None:
     graph = verb("graph", "print states and legal moves as Mermaid")
     graph.add_argument("--write-docs", action="store_true", help="write the printed pages of docs/reference instead")
+    plan = verb("plan", "print what a workflow would do: steps, edges, effects, approvals, limits; nothing is run")
+    plan.add_argument("--graph", action="store_true", help="print it as a Mermaid flowchart")
+    plan.add_argument("workflow", help="the workflow's name")
+    matrix = verb("matrix", "print what follows each failure: of one workflow, or in general")
+    matrix.add_argument("workflow", nargs="?", default="", help="the workflow's name")
+    for parser in (plan, matrix):
+        parser.add_argument("--version", type=options.count, default=None, help="default: the highest")

@@ -1,11 +1,12 @@
-"""Verbs that print what the code says: states and moves, and the pages of docs/reference. They read no row."""
+"""Verbs that print what the code says: states and moves, workflows, the pages of docs/reference. They read no row."""
 
 from argparse import Namespace
 from pathlib import Path
 
 import durableflows
+from durableflows.core import registry
 from durableflows.errors import NotFoundError
-from durableflows.management import graph, pages
+from durableflows.management import graph, matrices, matrix, pages, plans
 from durableflows.management.tables import Report
 
 
@@ -21,3 +22,22 @@ def show_graph(options: Namespace) -> Report:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text(), encoding="utf-8")
     return Report({"written": written}, [f"written: {path}" for path in written])
+
+
+def plan(options: Namespace) -> Report:
+    """What a workflow would do; `--graph` as a Mermaid flowchart."""
+    workflow = registry.get(options.workflow, options.version)
+    if options.graph:
+        text = plans.as_mermaid(workflow)
+        return Report({"workflow": workflow.name, "version": workflow.version, "mermaid": text}, text.splitlines())
+    return Report(plans.as_data(workflow), plans.as_lines(workflow))
+
+
+def show_matrix(options: Namespace) -> Report:
+    """What follows each failure: of one workflow, or whatever a workflow declares."""
+    if options.workflow:
+        workflow = registry.get(options.workflow, options.version)
+        return Report(matrices.as_data(workflow), matrices.as_lines(workflow))
+    parts = {"exceptions": matrix.exceptions, "failures": matrix.failures, "losses": matrix.losses}
+    parts["effects"] = matrix.effects
+    return Report({name: part() for name, part in parts.items()}, matrix.page().splitlines())

@@ -25,4 +25,6 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "verify": proofs.verify,
     "faulttest": faulttests.play,
     "graph": printed.show_graph,
+    "plan": printed.plan,
+    "matrix": printed.show_matrix,
 }

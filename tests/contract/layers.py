@@ -185,6 +185,8 @@ EDGES = (
     "management.matrix",
     "management.pages",
     "management.tables",
+    "management.plans",
+    "management.matrices",
     "management.operators",
     "management.faulttests",
     "management.progress",

@@ -1,0 +1,103 @@
+"""The retry matrix of one workflow: what `core` decides for each of its steps and effects. Runs nothing, reads no row.
+
+Called by `manage.py durableflows matrix`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+from durableflows.core.definition import EffectDefinition, StepDefinition, StepKind, WorkflowDefinition
+from durableflows.core.outcomes import Asked, InDoubt, Outcome, Refused, Waits
+from durableflows.core.reconcile import MAX_LOOKUPS, EffectFacts
+from durableflows.core.states import EffectState
+from durableflows.management.matrix import FIRST, IN_DOUBT, NOW, decided, losses, nexts, outcomes
+from durableflows.management.tables import Row, section, table
+
+STEP_COLUMNS = ("attempt", "tries_left", "none_left")
+EFFECT_COLUMNS = ("effect", "run_goes_on", "no_try_left", "run_halted")
+MOMENT = timedelta(microseconds=1)
+
+
+def as_data(workflow: WorkflowDefinition) -> dict[str, object]:
+    """The matrix for programs."""
+    return {
+        "workflow": workflow.name,
+        "version": workflow.version,
+        "steps": {step.name: of_step(step) for step in workflow.steps.values()},
+        "effects": {effect.name: of_effect(effect) for effect in workflow.effects.values()},
+    }
+
+
+def as_lines(workflow: WorkflowDefinition) -> list[str]:
+    """The matrix for people."""
+    lines = [f"{workflow.name}, version {workflow.version}"]
+    for step in workflow.steps.values():
+        lines += section(f"step {step.name}", table(of_step(step), STEP_COLUMNS))
+    for effect in workflow.effects.values():
+        lines += section(f"effect {effect.name}", table(of_effect(effect), EFFECT_COLUMNS))
+    return lines
+
+
+def of_step(step: StepDefinition) -> list[Row]:
+    """What becomes of the step after each way in which an attempt of it may end."""
+    first = replace(FIRST, step=step)
+    last = replace(first, attempts=step.retry.attempts)
+    rows = [(name, decided(first, one), decided(last, one)) for name, one in outcomes() if _may(step, one)]
+    lost = [(_death(when), then, then) for when, then in losses(first)[: 4 if step.effects else 2]]
+    return [dict(zip(STEP_COLUMNS, row, strict=True)) for row in [*rows, *lost]]
+
+
+def _death(when: str) -> str:
+    return f"its worker died {when.replace('the same', 'before anything was sent')}"
+
+
+def _may(step: StepDefinition, outcome: Outcome) -> bool:
+    """Can an attempt of this step end so?"""
+    if isinstance(outcome, Asked):
+        return step.kind is StepKind.APPROVAL
+    if isinstance(outcome, Refused):
+        return step.recheck is not None
+    if isinstance(outcome, Waits):
+        return any(effect.accepted is not None for effect in step.effects)
+    return bool(step.effects) or not isinstance(outcome, InDoubt)
+
+
+def of_effect(effect: EffectDefinition[object]) -> list[Row]:
+    """What an effect needs next, in each state that is not settled."""
+    return [dict(zip(EFFECT_COLUMNS, (name, *nexts(facts)), strict=True)) for name, facts in _cases(effect)]
+
+
+def _cases(effect: EffectDefinition[object]) -> Iterator[tuple[str, EffectFacts]]:
+    doubt = _facts(effect)
+    late = doubt
+    if effect.key_window is not None:
+        late = replace(doubt, first_dispatched_at=NOW - effect.key_window)
+        yield "in doubt, within the key's time", replace(doubt, first_dispatched_at=NOW - MOMENT)
+    over = ", the key's time is over" if effect.key_window is not None else ", no key"
+    yield f"in doubt{over}, a request may still arrive", replace(late, settles_at=NOW + MOMENT)
+    yield f"in doubt{over}", late
+    if effect.lookup is not None:
+        yield f"in doubt{over}, {MAX_LOOKUPS} lookups could not tell", replace(late, lookup_count=MAX_LOOKUPS)
+    if effect.accepted is not None:
+        pending = replace(doubt, state=EffectState.ACCEPTED, accepted_at=NOW - MOMENT)
+        yield "accepted, not done", pending
+        if effect.accepted_within is not None:
+            yield "accepted, for too long", replace(pending, accepted_at=NOW - effect.accepted_within)
+    absent = replace(doubt, state=EffectState.ABSENT)
+    if effect.lookup is not None:
+        yield "a lookup did not find it", absent
+    yield "a person said that it did not happen", replace(absent, person_said_absent=True)
+
+
+def _facts(effect: EffectDefinition[object]) -> EffectFacts:
+    """An effect of this declaration in doubt, whose requests have all arrived or are lost."""
+    return replace(
+        IN_DOUBT,
+        name=effect.name,
+        key_window=effect.key_window,
+        settle_seconds=effect.settle_seconds,
+        has_lookup=effect.lookup is not None,
+        resend_when_absent=effect.resend_when_absent,
+        accepted_within=effect.accepted_within,
+    )

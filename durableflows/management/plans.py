@@ -1,0 +1,239 @@
+"""What a workflow would do, read from its declaration: steps, edges, effects, approvals, limits. Runs nothing.
+
+Called by `manage.py durableflows plan`. Texts of the project go to the terminal by way of `plain`.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from datetime import timedelta
+from types import ModuleType
+
+from durableflows.core import ways
+from durableflows.core.budget import pinned
+from durableflows.core.definition import (
+    ApprovalSpec,
+    EffectDefinition,
+    Retry,
+    StepDefinition,
+    StepKind,
+    WorkflowDefinition,
+)
+from durableflows.core.payload import JSON
+from durableflows.explain_words import plain
+from durableflows.management.tables import section
+
+Data = dict[str, JSON]
+WAYS = (ways.sleep, ways.wait_for, ways.child, ways.each)
+
+
+def as_data(workflow: WorkflowDefinition) -> Data:
+    """The whole plan, for programs. Spans of time are in seconds."""
+    return {
+        "workflow": workflow.name,
+        "version": workflow.version,
+        "doc": workflow.doc,
+        "structure": workflow.structure,
+        "start": workflow.start,
+        "deadline_seconds": workflow.deadline.total_seconds(),
+        "budget": dict(pinned(workflow.budget)),
+        "steps": [_step(workflow, step) for step in workflow.steps.values()],
+        "effects": [_effect(workflow, effect) for effect in workflow.effects.values()],
+        "merges": {name: str(merge) for name, merge in workflow.merges.items()},
+        "migrations_from": [*sorted(workflow.migrations)],
+        "pins": dict(workflow.pins.manifest),
+    }
+
+
+def _step(workflow: WorkflowDefinition, step: StepDefinition) -> Data:
+    approval = step.approval
+    return {
+        "name": step.name,
+        "kind": str(step.kind),
+        "task": workflow.run_step_task_name(step.name),
+        "edges": [{"to": to, "when": when} for to, when in edges(step)],
+        **{name: getattr(step, name) for name in ("start", "end", "join", "atomic", "queue", "timeout_seconds")},
+        "retry": _retry(step.retry),
+        "recheck": _name(step.recheck),
+        "effects": [effect.name for effect in step.effects],
+        "waits": [*waits(step)],
+        "approval": None if approval is None else _approval(approval),
+    }
+
+
+def _retry(retry: Retry) -> Data:
+    within = _seconds(retry.within)
+    return {
+        "attempts": retry.attempts,
+        "base_seconds": retry.base_seconds,
+        "cap_seconds": retry.cap_seconds,
+        "within_seconds": within,
+    }
+
+
+def _approval(spec: ApprovalSpec) -> Data:
+    rungs: list[JSON] = [
+        {"permission": rung.permission, "expires_seconds": (rung.expires or spec.expires).total_seconds()}
+        for rung in spec.ladder()
+    ]
+    return {
+        "title": spec.title,
+        "permission": spec.permission,
+        "quorum": spec.quorum,
+        "exclude_requester": spec.exclude_requester,
+        "expires_seconds": spec.expires.total_seconds(),
+        "then_asks": rungs,
+    }
+
+
+def _effect(workflow: WorkflowDefinition, effect: EffectDefinition[object]) -> Data:
+    return {
+        "name": effect.name,
+        "version": effect.version,
+        "provider": effect.provider,
+        "used_by": [step.name for step in workflow.steps.values() if effect in step.effects],
+        "key_window_seconds": _seconds(effect.key_window),
+        "lookup": _name(effect.lookup),
+        "resend_when_absent": effect.resend_when_absent,
+        "settle_seconds": effect.settle_seconds,
+        "timeout_seconds": effect.timeout_seconds,
+        "may_be_pending": effect.accepted is not None,
+        "accepted_within_seconds": _seconds(effect.accepted_within),
+    }
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
+def _name(function: object) -> str | None:
+    return None if function is None else str(getattr(function, "__name__", type(function).__name__))
+
+
+def edges(step: StepDefinition) -> Iterator[tuple[str, str]]:
+    """Where a run can go from a step, and when: "" for whatever the body returns."""
+    if step.approval is not None:
+        yield step.approval.approved, "approved"
+        yield step.approval.rejected, "rejected"
+    else:
+        yield from ((to, "") for to in step.to)
+    if step.on_refused is not None:
+        yield step.on_refused, "refused"
+    if step.on_failure is not None:
+        yield step.on_failure, "failed"
+
+
+def waits(step: StepDefinition) -> tuple[str, ...]:
+    """The ways to wait that a body names: they are returned, not declared, so the body's names are all there is."""
+    if not inspect.isfunction(step.function):
+        return ()
+    used = inspect.getclosurevars(step.function)
+    values = [*used.globals.values(), *used.nonlocals.values()]
+    # `durableflows.sleep(...)`: the module is a global, and what is taken from it is among the names without a value.
+    values += [getattr(one, name, None) for one in values if isinstance(one, ModuleType) for name in used.unbound]
+    return tuple(way.__name__ for way in WAYS if any(value is way for value in values))
+
+
+def as_lines(workflow: WorkflowDefinition) -> list[str]:
+    """The whole plan, for people."""
+    budget = [f"{one.name} {value}" for one in fields(workflow.budget) if (value := _limit(workflow, one.name))]
+    return [
+        plain(f"{workflow.name}, version {workflow.version}: {workflow.doc or 'without a description'}"),
+        f"ends after {span(workflow.deadline)} at the latest"
+        + (f"; a run may use {', '.join(budget)}" if budget else "; without a budget"),
+        *section("steps", [line for step in workflow.steps.values() for line in _step_lines(step)]),
+        *section("effects", [line for effect in workflow.effects.values() for line in _effect_lines(effect)]),
+    ]
+
+
+def _limit(workflow: WorkflowDefinition, name: str) -> str:
+    limit = getattr(workflow.budget, name)
+    return "" if limit is None else span(limit) if isinstance(limit, timedelta) else str(limit)
+
+
+def _step_lines(step: StepDefinition) -> Iterator[str]:
+    marks = ["begins here"] if step.start else []
+    marks += [word for word in ("join", "atomic") if getattr(step, word)]
+    marks += [f"queue {step.queue}"] if step.queue else []
+    marks += ["may end the run"] if step.end else []
+    yield f"{step.name}{': ' if marks else ''}{', '.join(marks)}"
+    for to, when in edges(step):
+        yield f"  {f'{when}: ' if when else ''}-> {to}"
+    if step.approval is not None:
+        yield from (f"  {line}" for line in _approval_lines(step.approval))
+    if step.effects:
+        yield f"  does {', '.join(effect.name for effect in step.effects)}"
+    if (named := waits(step)) != ():
+        yield f"  may return {', '.join(named)}"
+    if step.recheck is not None:
+        yield f"  before the first send: {_name(step.recheck)}"
+    if step.kind is StepKind.TASK:
+        yield f"  {_tries(step.retry)}, each within {step.timeout_seconds:g} s"
+
+
+def _approval_lines(spec: ApprovalSpec) -> Iterator[str]:
+    yield plain(f"asks {spec.title!r}")
+    votes = f"{spec.quorum} people" if spec.quorum > 1 else "one person"
+    other = ", but not who started the run" if spec.exclude_requester else ""
+    yield f"{votes} with {spec.permission}{other}, within {span(spec.expires)}"
+    for rung in spec.ladder():
+        yield f"then people with {rung.permission}, within {span(rung.expires or spec.expires)}"
+    yield "then rejected by itself"
+
+
+def _tries(retry: Retry) -> str:
+    if retry.attempts == 1:
+        return "one try"
+    within = f", within {span(retry.within)}" if retry.within is not None else ""
+    return f"{retry.attempts} tries, {retry.base_seconds:g} s to {retry.cap_seconds:g} s apart{within}"
+
+
+def _effect_lines(effect: EffectDefinition[object]) -> Iterator[str]:
+    yield plain(f"{effect.name}, version {effect.version}, at {effect.provider}")
+    yield f"  one call ends within {effect.timeout_seconds:g} s, and may arrive until {effect.settle_seconds:g} s later"
+    window = effect.resend_window
+    if window is not None:
+        yield f"  an answer that is lost: sent again under its key, within {span(window)} of the first send"
+    later = "then " if window is not None else "an answer that is lost: "
+    if effect.lookup is None:
+        yield f"  {later}a person finds out"
+    else:
+        yield f"  {later}looked up by {_name(effect.lookup)}"
+        absent = "sent again under a new key" if effect.resend_when_absent else "a person decides"
+        yield f"  not found: {absent}"
+    if effect.accepted is not None:
+        asked = "looked up" if effect.lookup is not None else "a person looks"
+        limit = f", after {span(effect.accepted_within)} a person looks" if effect.accepted_within is not None else ""
+        yield f"  an answer that says pending: {asked} until it is done{limit}"
+
+
+UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def span(delta: timedelta) -> str:
+    """A span of time in words, at most two units: "14 d", "1 h 30 min"."""
+    left, parts = delta.total_seconds(), list[str]()
+    for unit, size in UNITS:
+        count, left = divmod(left, size)
+        parts += [f"{count:g} {unit}"] if count else []
+    return " ".join(parts[:2]) or f"{delta.total_seconds():g} s"
+
+
+def as_mermaid(workflow: WorkflowDefinition) -> str:
+    """The graph as a Mermaid flowchart: approvals are diamonds, effects hang at their steps."""
+    lines = ["flowchart TD", f"    begin((begin)) --> step_{workflow.start}"]
+    for step in workflow.steps.values():
+        shape = '{{"%s"}}' if step.kind is StepKind.APPROVAL else '["%s"]'
+        lines.append(f"    step_{step.name}{shape % step.name}")
+        lines += [f"    step_{step.name} -->{f'|{when}|' if when else ''} step_{to}" for to, when in edges(step)]
+        lines += [f"    step_{step.name} --> done((end))"] if step.end else []
+    lines += _effect_nodes(list(workflow.effects.values()), list(workflow.steps.values()))
+    return "\n".join(lines)
+
+
+def _effect_nodes(effects: Sequence[EffectDefinition[object]], steps: Sequence[StepDefinition]) -> list[str]:
+    lines = []
+    for number, effect in enumerate(effects):
+        lines.append(f'    effect_{number}[("{effect.name}")]')
+        lines += [f"    step_{step.name} -.-> effect_{number}" for step in steps if effect in step.effects]
+    return lines

@@ -1,0 +1,212 @@
+"""`plan` and `matrix` print what a workflow declares, and what `core` would decide; nothing is run, no row is read."""
+
+from datetime import timedelta
+
+import pytest
+
+from durableflows import Budget, Escalate, Facts, Retry, Run, Workflow, WorkflowState, approval, step
+from durableflows.core import registry
+from durableflows.core.definition import StepKind
+from durableflows.management import matrices, matrix, plans
+from tests.integration.test_command import data, said
+from tests.support.flows import Provider, pay_effect, pay_workflow
+from tests.support.parcels import Depot, parcel_workflow
+from tests.support.waits import waiting_workflow
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    with registry.isolated():
+        yield
+
+
+class Nothing(WorkflowState):
+    """Nothing is kept."""
+
+
+def asking_workflow() -> type[Workflow[Nothing]]:
+    def show(run: Run[Nothing]) -> Facts:
+        return Facts(binding={})
+
+    def still_wanted(run: Run[Nothing]) -> bool:
+        raise AssertionError("nothing is run")
+
+    class Ask(Workflow[Nothing]):
+        """Ask, and ask again."""
+
+        name, version, deadline = "ask", 3, timedelta(days=9, hours=12)
+        budget = Budget(tool_calls=7, idle=timedelta(hours=90))
+
+        sign_off = approval(
+            title="Do it \x1b[2J",
+            shows=show,
+            permission="app.first",
+            quorum=2,
+            exclude_requester=False,
+            expires=timedelta(hours=36),
+            on_expiry=Escalate("app.second", expires=timedelta(minutes=90)),
+            approved="act",
+            rejected="leave",
+        )
+
+        @step(start=True, to="sign_off", retry=Retry(attempts=1))
+        def begin(self, run: Run[Nothing]) -> None: ...
+
+        @step(end=True, queue="slow", timeout_seconds=5, recheck=still_wanted, on_refused="leave", on_failure="leave")
+        def act(self, run: Run[Nothing]) -> None: ...
+
+        @step(end=True)
+        def leave(self, run: Run[Nothing]) -> None: ...
+
+    return Ask
+
+
+def test_a_plan_says_who_is_asked_and_what_follows():
+    asking_workflow()
+
+    text = said("plan", "ask")
+
+    assert text.startswith(
+        "ask, version 3: Ask, and ask again.\n"
+        "ends after 9 d 12 h at the latest; a run may use tool_calls 7, idle 3 d 18 h\n"
+    )
+    for line in (
+        "  begin: begins here",
+        "    approved: -> act",
+        "    rejected: -> leave",
+        "    2 people with app.first, within 1 d 12 h",
+        "    then people with app.second, within 1 h 30 min",
+        "  act: queue slow, may end the run",
+        "    refused: -> leave",
+        "    failed: -> leave",
+        "    before the first send: still_wanted",
+        "    one try, each within 60 s",
+    ):
+        assert line in text.splitlines()
+    assert "\x1b" not in text
+
+
+def test_a_plan_for_programs_has_every_edge_and_limit():
+    asking_workflow()
+
+    seen = data("plan", "ask", "--version", "3")
+
+    assert (seen["deadline_seconds"], seen["budget"]) == (820800, {"tool_calls": 7, "idle_seconds": 324000})
+    steps = {one["name"]: one for one in seen["steps"]}
+    assert steps["act"]["edges"] == [{"to": "leave", "when": "refused"}, {"to": "leave", "when": "failed"}]
+    assert (steps["act"]["task"], steps["act"]["queue"], steps["act"]["recheck"]) == ("ask.act", "slow", "still_wanted")
+    assert steps["sign_off"]["approval"]["then_asks"] == [{"permission": "app.second", "expires_seconds": 5400}]
+    assert steps["begin"]["retry"]["attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("effect", "says"),
+    [
+        ({}, ["sent again under its key, within 23 h 59 min", "then looked up by find", "not found: a person decides"]),
+        ({"key_window": None}, ["an answer that is lost: looked up by find"]),
+        ({"key_window": None, "with_lookup": False}, ["an answer that is lost: a person finds out"]),
+        ({"resend_when_absent": True}, ["not found: sent again under a new key"]),
+    ],
+)
+def test_a_plan_says_how_a_lost_answer_is_settled(effect: dict[str, object], says: list[str]):
+    provider = Provider()
+    pay_workflow(provider, pay_effect(provider, **effect))  # type: ignore[arg-type]
+
+    text = said("plan", "pay")
+
+    for words in says:
+        assert words in text
+    assert "an answer that says pending" in text
+    assert provider.sends == []
+
+
+def test_a_plan_names_the_ways_to_wait_that_a_body_uses():
+    waiting_workflow()
+
+    steps = {one["name"]: one["waits"] for one in data("plan", "waiting")["steps"]}
+
+    assert steps["begin"] == ["sleep", "wait_for", "child", "each"]
+    assert steps["slow"] == []
+    assert "may return sleep, wait_for, child, each" in said("plan", "waiting")
+
+
+def test_a_plan_as_a_graph_draws_every_step_edge_and_effect():
+    workflow = parcel_workflow(Depot()).definition
+
+    text = said("plan", "send", "--graph")
+
+    assert text.startswith("flowchart TD\n    begin((begin)) --> step_pack\n")
+    for node in workflow.steps.values():
+        assert f"    step_{node.name}" in text
+        for to, when in plans.edges(node):
+            assert f"    step_{node.name} -->{f'|{when}|' if when else ''} step_{to}\n" in text
+    assert text.count("-.->") == 2
+    assert data("plan", "send", "--graph")["mermaid"] == text.strip()
+
+
+def test_a_workflow_that_is_not_known_is_named_with_what_is():
+    asking_workflow()
+
+    for verb in ("plan", "matrix"):
+        assert "did you mean 'ask'" in said(verb, "asc", code=1)
+        assert "no version 9" in said(verb, "ask", "--version", "9", code=1)
+
+
+def test_a_matrix_says_what_follows_where_a_step_declares_it():
+    asking_workflow()
+
+    steps = data("matrix", "ask")["steps"]
+    act = {row["attempt"]: row for row in steps["act"]}
+    begin = {row["attempt"]: row for row in steps["begin"]}
+
+    assert act["failed: permanent"]["tries_left"] == "step FAILED_PERMANENT, goes on with `leave`"
+    assert act["the recheck refused"]["none_left"] == "step FAILED_PERMANENT, goes on with `leave`"
+    assert begin["failed: permanent"]["tries_left"] == "step FAILED_PERMANENT, run ends as FAILED"
+    assert begin["failed: transient"]["tries_left"] == "run PARKED (needs a person)"
+    assert "the recheck refused" not in begin
+    assert "an approval asked its question" in {row["attempt"] for row in steps["sign_off"]}
+
+
+def test_a_matrix_says_what_each_effect_needs_next():
+    provider = Provider()
+    pay_workflow(provider, pay_effect(provider, with_lookup=False))
+
+    rows = {row["effect"]: row for row in data("matrix", "pay")["effects"]["test.pay"]}
+    text = said("matrix", "pay")
+
+    assert rows["in doubt, within the key's time"]["run_goes_on"] == "sent again, same key"
+    assert rows["in doubt, the key's time is over"]["run_goes_on"] == "a person decides"
+    assert rows["accepted, for too long"]["run_goes_on"] == "a person decides"
+    assert rows["a person said that it did not happen"]["run_goes_on"] == "sent again, new key"
+    assert "a lookup did not find it" not in rows
+    assert "effect test.pay:" in text
+
+
+def test_every_row_of_a_matrix_stands_in_the_general_one():
+    """One source: what the page says in general is what a workflow's own matrix says."""
+    general = {name for name, *_ in matrix.failures()}
+
+    workflow = parcel_workflow(Depot()).definition
+    own = {str(row["attempt"]) for one in workflow.steps.values() for row in matrices.of_step(one)}
+
+    assert {name for name in own if not name.startswith("its worker died")} <= general
+    assert {one.kind for one in workflow.steps.values()} == set(StepKind)
+
+
+def test_without_a_workflow_the_matrix_is_the_page():
+    assert said("matrix").strip() == matrix.page().strip()
+    assert set(data("matrix")) == {"exceptions", "failures", "losses", "effects"}
+
+
+@pytest.mark.parametrize(
+    ("delta", "words"),
+    [
+        (timedelta(days=14), "14 d"),
+        (timedelta(hours=23, minutes=59, seconds=30), "23 h 59 min"),
+        (timedelta(seconds=90), "1 min 30 s"),
+        (timedelta(milliseconds=500), "0.5 s"),
+        (timedelta(0), "0 s"),
+    ],
+)
+def test_a_span_in_words(delta: timedelta, words: str):
+    assert plans.span(delta) == words
