@@ -290,6 +290,8 @@ def _expire(run_id: UUID, step_id: UUID, request_id: UUID) -> bool:
     elif request.ladder_position < len(request.ladder):
         _escalate(run, step, request, now)
     elif step.state == StepState.WAITING_HUMAN:
+        if (run.workflow, run.version) not in registry.known():
+            return False  # a process that has the code lets it expire
         questions.close(run, request, "expire", "nobody answered in time", now)
         progress.apply(run, step, decide.after_answer(_declared(run, step), "expire", ""), now=now)
     return True

@@ -8,22 +8,19 @@ Source: design, section 4 (locks, who notices a dead worker); protocol, rules 6,
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TypeVar
 from uuid import UUID
 
-from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q
 
 from durableflows import claims, clock, dispatch, progress
 from durableflows.boundaries import Boundary, cross
-from durableflows.claims import WAITS_FOR_WORKER, free_locked
+from durableflows.claims import free_locked
 from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.decide import Decision, after_timeout
 from durableflows.core.states import (
     EFFECT_OPEN,
     RUN_ENDED,
-    RUN_MOVING,
     ApprovalState,
     EffectState,
     EndingReason,
@@ -35,16 +32,11 @@ from durableflows.core.states import (
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.services import abandon, approvals, children, reconcile
+from durableflows.services.outbox import send_ready, send_unclaimed
+from durableflows.services.turns import GOING_ON, all_steps, each, judged_here, lock_going_on, while_open
 from durableflows.transactions import database, is_away, transact
 
 logger = logging.getLogger("durableflows.sweeps")
-
-Row = TypeVar("Row", bound=Model)
-
-BATCH = 200
-MOVING = [str(state) for state in RUN_MOVING]
-# A run that is ending tries nothing more; its steps would only be refused, and keep others from their turn.
-GOING_ON = [str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]
 
 
 def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
@@ -69,8 +61,8 @@ def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
 def free_lost_tasks(task_ids: Iterable[str]) -> int:
     """Free the steps of pool children that are known to be dead, by the Celery task they worked on."""
     lost = list(task_ids)
-    steps = _steps().filter(state=StepState.RUNNING, lease_task_id__in=lost)
-    return _each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: step.lease_task_id in lost))
+    steps = all_steps().filter(state=StepState.RUNNING, lease_task_id__in=lost)
+    return each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: step.lease_task_id in lost))
 
 
 def free_dead_processes(boot_id: UUID, is_alive: Callable[[int], bool]) -> int:
@@ -86,13 +78,13 @@ def free_dead_processes(boot_id: UUID, is_alive: Callable[[int], bool]) -> int:
     dead = [step_id for step_id, pid in tries.values_list("step_id", "pid") if not is_alive(pid)]
     if not dead:
         return 0
-    return _each(_steps().filter(pk__in=dead), lambda pk: _free(pk, "its worker process died", is_dead))
+    return each(all_steps().filter(pk__in=dead), lambda pk: _free(pk, "its worker process died", is_dead))
 
 
 def free_worker(boot_id: UUID) -> int:
     """Free every step of a worker that is known to be dead with all its children."""
-    steps = _steps().filter(state=StepState.RUNNING, lease_worker=boot_id)
-    return _each(steps, lambda pk: _free(pk, "its worker died", lambda step, now: step.lease_worker == boot_id))
+    steps = all_steps().filter(state=StepState.RUNNING, lease_worker=boot_id)
+    return each(steps, lambda pk: _free(pk, "its worker died", lambda step, now: step.lease_worker == boot_id))
 
 
 def free_stale_workers(now: datetime) -> int:
@@ -100,7 +92,7 @@ def free_stale_workers(now: datetime) -> int:
     cutoff = now - timedelta(seconds=settings().STALE_SECONDS)
     alive = Worker.objects.using(database()).filter(heartbeat_at__gt=cutoff, stopped_at__isnull=True)
     known = Worker.objects.using(database()).values("boot_id")
-    steps = _steps().filter(state=StepState.RUNNING).exclude(lease_worker__in=alive.values("boot_id"))
+    steps = all_steps().filter(state=StepState.RUNNING).exclude(lease_worker__in=alive.values("boot_id"))
     # A process that never registered (a shell, a test) is judged by `must_end_by` alone.
     steps = steps.filter(lease_worker__in=known)
 
@@ -109,14 +101,14 @@ def free_stale_workers(now: datetime) -> int:
         live = Worker.objects.using(database()).filter(boot_id=step.lease_worker, stopped_at__isnull=True)
         return not live.filter(heartbeat_at__gt=at - timedelta(seconds=settings().STALE_SECONDS)).exists()
 
-    return _each(steps, lambda pk: _free(pk, "its worker has not been heard of", is_dead))
+    return each(steps, lambda pk: _free(pk, "its worker has not been heard of", is_dead))
 
 
 def free_overdue(now: datetime) -> int:
     """Void leases past `must_end_by`, whatever the heartbeat says."""
-    steps = _steps().filter(state=StepState.RUNNING, must_end_by__lt=now)
+    steps = all_steps().filter(state=StepState.RUNNING, must_end_by__lt=now)
     why = "it did not end in its time"
-    return _each(
+    return each(
         steps, lambda pk: _free(pk, why, lambda step, at: step.must_end_by is not None and step.must_end_by < at)
     )
 
@@ -137,15 +129,15 @@ def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool])
 
 def wake_due(now: datetime) -> int:
     """Make retries READY whose time has come, and send them."""
-    steps = _steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=GOING_ON)
-    return _each(steps.order_by("wake_at"), _go_on_crossing)
+    steps = all_steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=GOING_ON)
+    return each(steps.order_by("wake_at"), _go_on_crossing)
 
 
 def end_waits(now: datetime) -> int:
     """Let steps begin whose time has come, and runs go on that have waited in vain for a signal."""
     kinds = [str(WaitsOn.TIMER), str(WaitsOn.SIGNAL)]
-    steps = _steps().filter(state=StepState.WAITING, waits_on__in=kinds, wake_at__lte=now, run__state__in=GOING_ON)
-    return _each(steps.order_by("wake_at"), _go_on_crossing)
+    steps = all_steps().filter(state=StepState.WAITING, waits_on__in=kinds, wake_at__lte=now, run__state__in=GOING_ON)
+    return each(steps.order_by("wake_at"), _go_on_crossing)
 
 
 def _go_on_crossing(step_id: UUID) -> bool:
@@ -156,7 +148,7 @@ def _go_on_crossing(step_id: UUID) -> bool:
 
 @transact
 def _go_on(step_id: UUID) -> bool:
-    locked = _lock_going_on(step_id)
+    locked = lock_going_on(step_id)
     if locked is None:
         return False
     (run, step), now = locked, clock.now()
@@ -188,46 +180,7 @@ def _is_known(run: WorkflowRun) -> bool:
 
 def carry_crossings(now: datetime) -> int:
     """Start, hand back and cancel children of other runs where that is due."""
-    return sum(_each(rows, children.carry) for rows in children.due())
-
-
-def send_ready(now: datetime) -> int:
-    """Send READY steps that were never sent, or sent and not claimed; each is taken by one ticker for its publish."""
-    due = _steps().filter(state=StepState.READY, resend_at__lte=now, run__state__in=MOVING)
-    due = due.filter(Q(wake_at__isnull=True) | Q(wake_at__lte=now))
-    return _each(due.order_by("resend_at"), _while_open(partial(_send_due, Q(resend_at__lte=now))))
-
-
-def send_unclaimed(now: datetime) -> int:
-    """Send at once what was sent and not claimed, when the broker says that its queue is empty: it lost them (R02)."""
-    lost = _steps().filter(dispatch.unclaimed(now), state=StepState.READY, run__state__in=GOING_ON)
-    lost = lost.exclude(retry_reason__startswith=WAITS_FOR_WORKER).order_by("sent_at")
-    empty: dict[str | None, bool] = {}
-    sent = 0
-    for pk, workflow, version, name in lost.values_list("pk", "run__workflow", "run__version", "name")[:BATCH]:
-        queue = dispatch.queue_of(workflow, version, name)
-        if queue not in empty:
-            empty[queue] = dispatch.queued_messages(queue) == 0
-        if empty[queue]:
-            sent += _while_open(partial(_send_due, dispatch.unclaimed(now)))(pk)
-    return sent
-
-
-def _send_due(still_due: Q, step_id: UUID) -> bool:
-    try:
-        return dispatch.send_due(step_id, still_due)
-    except dispatch.Unsendable as error:
-        return _park_unsendable(step_id, str(error))
-
-
-@transact
-def _park_unsendable(step_id: UUID, why: str) -> bool:
-    """Leave a step that nobody can send to a person: `retry` sends it again, once what was wrong is mended."""
-    locked = _lock_going_on(step_id)
-    if locked is None or locked[1].state != StepState.READY:
-        return False
-    claims.park(locked[0], ParkedReason.OUR_CODE, why, clock.now())
-    return True
+    return sum(each(rows, children.carry) for rows in children.due())
 
 
 def park_unknown(now: datetime) -> int:
@@ -236,50 +189,35 @@ def park_unknown(now: datetime) -> int:
     if known is None:
         return 0
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
-    # A signal that did not come in time leads to where only the declaration knows.
+    # A signal that did not come in time leads to where only the declaration knows, and so does a person's answer.
     timed_out = Q(state=StepState.WAITING, waits_on=WaitsOn.SIGNAL, wake_at__lt=since)
-    steps = _steps().filter(Q(state=StepState.READY) | timed_out, created_at__lt=since, run__state__in=GOING_ON)
+    stuck = Q(state__in=[StepState.READY, StepState.WAITING_HUMAN]) | timed_out
+    steps = all_steps().filter(stuck, created_at__lt=since, run__state__in=GOING_ON)
     steps = steps.filter(run__changed_at__lt=since)
     for name, version in known:
         steps = steps.exclude(run__workflow=name, run__version=version)
-    return _each(steps.order_by("created_at"), _park_unknown)
+    return each(steps.order_by("created_at"), _park_unknown)
 
 
 @transact
 def _park_unknown(step_id: UUID) -> bool:
-    locked = _lock_going_on(step_id)
-    if locked is None or locked[1].state not in (StepState.READY, StepState.WAITING):
-        return False
-    return claims.park_if_unknown(*locked, clock.now())
+    locked = lock_going_on(step_id)
+    waits = (StepState.READY, StepState.WAITING, StepState.WAITING_HUMAN)
+    return locked is not None and locked[1].state in waits and claims.park_if_unknown(*locked, clock.now())
 
 
 def look_at_unsettled(now: datetime) -> int:
     """Route steps whose effects are in doubt or pending."""
     states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
     ended = [str(state) for state in RUN_ENDED]
-    steps = _steps().filter(state__in=states, waits_on="", wake_at__lte=now).exclude(run__state__in=ended)
-    steps = steps.filter(_judged_here(now, "run"))
+    steps = all_steps().filter(state__in=states, waits_on="", wake_at__lte=now).exclude(run__state__in=ended)
+    steps = steps.filter(judged_here(now, "run"))
 
     def look(step_id: UUID) -> bool:
         reconcile.route(step_id)
         return True
 
-    return _each(steps.order_by("wake_at"), look)
-
-
-def _judged_here(now: datetime, run: str) -> Q:
-    """Rows of runs whose release this process knows, or nobody (`claims.may_judge`): the others' turn comes there."""
-    here, known = registry.known(), claims.known_releases(now)
-    if known is None:
-        return _of_releases(run, here)
-    return ~_of_releases(run, known.difference(here))
-
-
-def _of_releases(run: str, releases: Iterable[tuple[str, int]]) -> Q:
-    found = Q(pk__in=[])
-    for workflow, version in releases:
-        found |= Q(**{f"{run}__workflow": workflow, f"{run}__version": version})
-    return found
+    return each(steps.order_by("wake_at"), look)
 
 
 def audit_absent(now: datetime) -> int:
@@ -287,12 +225,12 @@ def audit_absent(now: datetime) -> int:
     before = now - timedelta(seconds=settings().RESEND_SECONDS)
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lte=now)
     rows = rows.filter(Q(lookup_sent_at__isnull=True) | Q(lookup_sent_at__lt=before))
-    return _each(rows.order_by("audit_at"), _while_open(dispatch.send_lookup))
+    return each(rows.order_by("audit_at"), while_open(dispatch.send_lookup))
 
 
 def look_at_inherited(now: datetime) -> int:
     """Ask providers about what abandoned runs left open."""
-    return _each(abandon.inherited(now).filter(_judged_here(now, "run")), _while_open(abandon.look_at))
+    return each(abandon.inherited(now).filter(judged_here(now, "run")), while_open(abandon.look_at))
 
 
 def end_lost_audits(now: datetime) -> int:
@@ -300,19 +238,19 @@ def end_lost_audits(now: datetime) -> int:
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lt=since)
     known = claims.known_releases(now)
-    return _each(rows.order_by("audit_at"), lambda pk: reconcile.end_audit_if_lost(pk, known))
+    return each(rows.order_by("audit_at"), lambda pk: reconcile.end_audit_if_lost(pk, known))
 
 
 def expire_requests(now: datetime) -> int:
-    """Escalate or deny requests whose time is over."""
+    """Escalate or deny requests whose time is over, unless nobody knows where that would lead."""
     rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, expires_at__lte=now)
-    return _each(rows.order_by("expires_at"), approvals.expire)
+    return each(rows.exclude(run__parked_reason=ParkedReason.INCOMPATIBLE).order_by("expires_at"), approvals.expire)
 
 
 def end_overdue_runs(now: datetime) -> int:
     """Let runs past their deadline end."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, deadline_at__lte=now, ending_reason="")
-    return _each(runs.order_by("deadline_at"), _end_overdue)
+    return each(runs.order_by("deadline_at"), _end_overdue)
 
 
 @transact
@@ -329,7 +267,7 @@ def _end_overdue(run_id: UUID) -> bool:
 def end_idle_runs(now: datetime) -> int:
     """Let runs end in which nothing has happened for longer than they allow. One that a worker is at is not idle."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, idle_at__lte=now)
-    return _each(runs.order_by("idle_at"), _end_idle)
+    return each(runs.order_by("idle_at"), _end_idle)
 
 
 @transact
@@ -338,7 +276,7 @@ def _end_idle(run_id: UUID) -> bool:
     now = clock.now()
     if run is None or run.ended_at is not None or run.ending_reason or run.idle_at is None or run.idle_at > now:
         return False
-    if _steps().filter(run=run, state=StepState.RUNNING).exists():
+    if all_steps().filter(run=run, state=StepState.RUNNING).exists():
         return False
     text = f"nothing has happened since {run.changed_at:%Y-%m-%d %H:%M}, longer than its budget allows"
     progress.begin_ending(run, EndingReason.BUDGET, text, now)
@@ -352,7 +290,7 @@ def confirm_ends(now: datetime) -> int:
     effects = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
     # Those that wait for a person may be many, and must not stand before those that can end.
     is_open = Q(state__in=[str(state) for state in EFFECT_OPEN]) | Q(settles_at__gt=now)
-    return _each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), _confirm_end)
+    return each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), _confirm_end)
 
 
 @transact
@@ -361,37 +299,6 @@ def _confirm_end(run_id: UUID) -> bool:
     if run is None or run.ended_at is not None or not run.ending_reason:
         return False
     return progress.end_if_quiet(run, clock.now())
-
-
-def _lock_going_on(step_id: UUID) -> tuple[WorkflowRun, StepRun] | None:
-    """Lock a step and its run; None when somebody holds the run, or it does not go on by itself."""
-    run_id = progress.run_of(step_id)
-    run = try_lock_run(run_id) if run_id else None
-    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
-        return None
-    return run, lock_step(step_id)
-
-
-def _steps() -> QuerySet[StepRun]:
-    return StepRun.objects.using(database())
-
-
-def _while_open(send: Callable[[UUID], bool]) -> Callable[[UUID], bool]:
-    """A broker that failed is left alone for a while: what it would refuse stays due, and is not counted as sent."""
-    return lambda pk: dispatch.is_open() and send(pk)
-
-
-def _each(rows: QuerySet[Row], act: Callable[[UUID], bool]) -> int:
-    """Act on each id of a batch, one transaction a row; a row that fails does not hold up the others."""
-    done = 0
-    for pk in list(rows.values_list("pk", flat=True)[:BATCH]):
-        try:
-            done += bool(act(pk))
-        except Exception as error:  # a bad row waits for the next sweep
-            if is_away(error):
-                raise
-            logger.exception("%s %s could not be swept", rows.model.__name__, pk)
-    return done
 
 
 JOBS: dict[str, Callable[[datetime], int]] = {

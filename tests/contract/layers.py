@@ -106,6 +106,8 @@ VERBS = (
     "services.signals",
     "services.children",
     "services.migrations",
+    "services.turns",
+    "services.outbox",
     "services.sweeps",
     "services.rotation",
 )

@@ -24,7 +24,7 @@ from durableflows.core import registry
 from durableflows.core.states import ParkedReason, RunState, StepState
 from durableflows.dispatch import MOST_FAULTY_SENDS, TAKEN_SECONDS
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
-from durableflows.services import sweeps
+from durableflows.services import outbox
 from durableflows.testing import World
 from tests.services import running_redis
 from tests.support.brokers import broker_at
@@ -72,7 +72,7 @@ def test_two_relays_that_drain_the_same_rows_send_each_once(world: World, monkey
     """First what was never sent, then what the broker has lost."""
     due_rows(ROWS)
 
-    relay = partial(sweeps.send_ready, world.clock.now())
+    relay = partial(outbox.send_ready, world.clock.now())
     sent = at_once(relay, relay)
 
     assert sum(int(str(count)) for count in sent) == ROWS
@@ -82,7 +82,7 @@ def test_two_relays_that_drain_the_same_rows_send_each_once(world: World, monkey
     world.lose_messages()
     world.clock.advance(dispatch.UNCLAIMED_SECONDS)
     monkeypatch.setattr(dispatch, "queued_messages", lambda queue: 0)
-    relay = partial(sweeps.send_unclaimed, world.clock.now())
+    relay = partial(outbox.send_unclaimed, world.clock.now())
     at_once(relay, relay)
     assert copies(world.messages) == {1: ROWS}
 
@@ -91,7 +91,7 @@ RELAY = """
 import os, signal, sys, django
 django.setup()
 from durableflows import clock, dispatch
-from durableflows.services import sweeps
+from durableflows.services import outbox
 note, left = dispatch._note_send, [int(sys.argv[1])]
 def note_or_die(step, error):
     left[0] -= 1
@@ -99,7 +99,7 @@ def note_or_die(step, error):
         os.kill(os.getpid(), signal.SIGKILL)
     note(step, error)
 dispatch._note_send = note_or_die
-print(sweeps.send_ready(clock.now()))
+print(outbox.send_ready(clock.now()))
 """
 
 
@@ -117,10 +117,10 @@ def test_a_relay_that_is_killed_after_a_send_repeats_that_one_and_it_does_nothin
         assert [relay.wait(60) for relay in relays] == [-signal.SIGKILL, 0]
         lost = StepRun.objects.filter(sends=0)
         assert lost.count() == 1
-        assert sweeps.send_ready(clock.now()) == 0, "the dead relay's row is its own for a while"
+        assert outbox.send_ready(clock.now()) == 0, "the dead relay's row is its own for a while"
 
         lost.update(resend_at=clock.now())  # TAKEN_SECONDS later
-        sweeps.send_ready(clock.now())
+        outbox.send_ready(clock.now())
         messages = take_all(url)
         for name, arguments in messages:
             assert name == "ping.only"
@@ -158,7 +158,7 @@ def test_a_row_that_can_never_be_sent_holds_nobody_up_and_is_parked_until_an_ope
         row = StepRun.objects.get(run=bad)
         StepRun.objects.filter(pk=row.pk).update(resend_at=clock.now() - timedelta(minutes=1))  # it stands first
 
-        sweeps.send_ready(clock.now())
+        outbox.send_ready(clock.now())
 
         assert StepRun.objects.filter(run__in=good, sent_at__isnull=False).count() == len(good)
         waits = []
@@ -168,7 +168,7 @@ def test_a_row_that_can_never_be_sent_holds_nobody_up_and_is_parked_until_an_ope
             assert row.resend_at is not None
             waits.append((row.resend_at - clock.now()).total_seconds())
             StepRun.objects.filter(pk=row.pk).update(resend_at=clock.now())
-            sweeps.send_ready(clock.now())
+            outbox.send_ready(clock.now())
         assert [round(seconds) for seconds in waits] == [2, 4, 8, 16, 32, 64, *[128] * (len(waits) - 6)]
 
         bad.refresh_from_db()
@@ -176,7 +176,7 @@ def test_a_row_that_can_never_be_sent_holds_nobody_up_and_is_parked_until_an_ope
         assert f"only could not be sent to a worker {MOST_FAULTY_SENDS} times" in bad.parked_detail
         assert "nowhere" in bad.parked_detail
         StepRun.objects.filter(pk=row.pk).update(resend_at=clock.now())
-        assert sweeps.send_ready(clock.now()) == 0
+        assert outbox.send_ready(clock.now()) == 0
 
         monkeypatch.setattr(current_app.amqp.queues, "create_missing", True)
         api.retry(bad.pk, reason="the queue is there now")
@@ -194,12 +194,12 @@ def test_a_relay_whose_time_for_a_row_is_over_writes_nothing_on_it(world: World)
         gate.pass_through()
 
     with dispatch.replaced(hang):
-        slow = Rival(partial(sweeps.send_ready, world.clock.now())).begin()
+        slow = Rival(partial(outbox.send_ready, world.clock.now())).begin()
         gate.wait()
-    assert sweeps.send_ready(world.clock.now()) == 0  # it is the slow one's
+    assert outbox.send_ready(world.clock.now()) == 0  # it is the slow one's
     assert TAKEN_SECONDS > 2 * settings().PUBLISH_SECONDS
     world.clock.advance(TAKEN_SECONDS)
-    assert sweeps.send_ready(world.clock.now()) == 1
+    assert outbox.send_ready(world.clock.now()) == 1
     before = StepRun.objects.values().get()
 
     world.clock.advance(1)

@@ -18,7 +18,7 @@ from durableflows.conf import settings
 from durableflows.core.states import StepState
 from durableflows.leases import Place
 from durableflows.models import StepRun, Worker, WorkflowRun
-from durableflows.services import sweeps
+from durableflows.services import outbox
 from tests.services import free_port, running_redis
 from tests.support.brokers import broker_at
 from tests.support.mute_server import mute_server
@@ -100,7 +100,7 @@ def test_a_sweep_leaves_due_steps_as_they_are_while_the_broker_rests(tmp_path: P
         api.start(Held, {"folder": str(tmp_path)})
         StepRun.objects.update(resend_at=clock.now(), sends=1)
 
-        sweeps.send_ready(clock.now())
+        outbox.send_ready(clock.now())
 
         assert StepRun.objects.get().sends == 1
 

@@ -7,7 +7,7 @@ import pytest
 from durableflows import Retry, Run, StepRef, Transient, UnknownOutcome, Workflow, api, step
 from durableflows.core.states import ApprovalState, RunState, StepState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
-from durableflows.services import sweeps
+from durableflows.services import sweeps, turns
 from durableflows.testing import World
 from tests.support.flows import PayState, Provider, act_then_raise, pay_effect, pay_workflow
 
@@ -83,7 +83,7 @@ def test_a_settled_branch_waits_for_the_other_without_being_looked_at_each_secon
 
 def test_ends_that_wait_for_a_person_do_not_stand_before_those_that_can_be_confirmed(world: World, monkeypatch):
     fork(world, other_pays=False)
-    monkeypatch.setattr(sweeps, "BATCH", 1)
+    monkeypatch.setattr(turns, "BATCH", 1)
     quiet = api.start(pay_workflow(Provider()), {"amount": 5})
     WorkflowRun.objects.filter(pk=quiet.pk).update(state="ENDING", ending_reason="cancel")
     StepRun.objects.filter(run=quiet).update(state="NEEDS_RECONCILIATION", needs_person=True)

@@ -1,20 +1,15 @@
 """A run goes on under the version it began with, or by a declared migration, or it stops visibly (P8, R36)."""
 
-from contextlib import contextmanager
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 
 from durableflows import (
     InvalidDefinition,
     InvalidState,
-    NeedsHuman,
     NotAllowed,
     Run,
     TooLate,
-    Transient,
-    UnknownOutcome,
     Workflow,
     api,
     doctor,
@@ -25,78 +20,22 @@ from durableflows import (
 )
 from durableflows.core import registry
 from durableflows.core.states import RunState
-from durableflows.models import RunEvent, SideEffect, StepRun, Worker, WorkflowRun
-from durableflows.testing import World, open_request
-from tests.support.flows import Provider, act_then_raise, pay_effect, raise_without_acting
+from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.testing import World
+from tests.support.flows import Provider
 from tests.support.look import fresh, state_of, steps_of
-from tests.support.releases import New, Old, first_release, second_release
+from tests.support.releases import New, Old
+from tests.support.stages import (
+    STAGES,
+    deployed,
+    finish,
+    in_doubt,
+    pass_time_with_a_worker_of_the_new_code,
+    retrying,
+)
 from tests.support.waits import waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@contextmanager
-def deployed(provider: Provider, *versions: int, with_migration: bool = True, effect=None):
-    """A process that has these releases, and no other."""
-    pay_it = effect or pay_effect(provider)
-    with registry.isolated():
-        if 1 in versions:
-            first_release(pay_it)
-        if 2 in versions:
-            second_release(pay_it, with_migration=with_migration)
-        yield
-
-
-def retrying(world: World, provider: Provider) -> WorkflowRun:
-    provider.faults = [raise_without_acting(Transient("503"))]
-    run = api.start("paying", {"amount": 5})
-    world.run_until_idle()
-    return run
-
-
-def asking(world: World, provider: Provider) -> WorkflowRun:
-    run = api.start("paying", {"amount": 5, "ask": True})
-    world.run_until_idle()
-    return run
-
-
-def in_doubt(world: World, provider: Provider) -> WorkflowRun:
-    provider.faults = [act_then_raise(UnknownOutcome("lost"))]
-    run = api.start("paying", {"amount": 5})
-    world.run_until_idle()
-    assert state_of(run) is RunState.NEEDS_RECONCILIATION
-    return run
-
-
-def parked(world: World, provider: Provider) -> WorkflowRun:
-    provider.faults = [raise_without_acting(NeedsHuman("expired"))]
-    run = api.start("paying", {"amount": 5})
-    world.run_until_idle()
-    return run
-
-
-STAGES = [retrying, asking, in_doubt, parked]
-
-
-def finish(world: World, run: WorkflowRun, boss) -> None:
-    if fresh(run).state == RunState.WAITING_HUMAN:
-        request = open_request(run.pk)
-        api.answer(request.pk, "approve", by=boss, facts_digest=request.facts_digest)
-    if fresh(run).parked_reason == "needs a person":
-        api.retry(run.pk, reason="looked at")
-    world.run_through()
-
-
-def pass_time_with_a_worker_of_the_new_code(world: World) -> None:
-    """A worker that does not know version 1 is there for hours, and beats."""
-    worker = Worker.objects.create(
-        boot_id=uuid4(), name="new", host="h", pid=1, knows=[["paying", 2]], started_at=world.clock.now(),
-        heartbeat_at=world.clock.now(),
-    )  # fmt: skip
-    for _ in range(4):
-        world.clock.advance(minutes=20)
-        Worker.objects.filter(pk=worker.pk).update(heartbeat_at=world.clock.now())
-        world.run_until_idle()
 
 
 @pytest.fixture
@@ -138,24 +77,6 @@ def test_a_run_goes_on_by_a_declared_migration_and_nothing_happens_twice(world: 
         assert not [one for one in doctor.examine() if one.severity is doctor.Severity.BROKEN]
     assert len(provider.acts) == 1
     assert len(set(provider.sends)) == 1
-
-
-def test_without_a_migration_a_run_is_parked_and_tried_by_nobody(world: World):
-    """R36: an explicit state with the reason, and no hot retry."""
-    provider = Provider()
-    with deployed(provider, 1):
-        run = retrying(world, provider)
-    with deployed(provider, 2, with_migration=False):
-        pass_time_with_a_worker_of_the_new_code(world)
-
-        assert (state_of(run), fresh(run).parked_reason) == (RunState.PARKED, "incompatible release")
-        assert "paying v1" in fresh(run).parked_detail
-        attempts = fresh(run).attempts_count
-        world.clock.advance(days=1)
-        world.run_until_idle()
-        assert fresh(run).attempts_count == attempts
-        with pytest.raises(InvalidState, match=r"declare @migration\(from_version=1\)"):
-            api.migrate(run.pk, reason="deploy")
 
 
 def test_a_parked_run_goes_on_as_soon_as_it_is_migrated(world: World):

@@ -41,7 +41,7 @@ def release(text: str, limit: int) -> type[Workflow[Seen]]:
 
 
 def test_a_run_goes_on_with_the_prompt_it_began_with(world: World):
-    """S3.11, S3.15: a deploy changes prompt and policy while the run waits."""
+    """S3.11, S3.15, R36: a deploy changes prompt and policy while the run waits."""
     old = api.start(release("Sort mails.", 500), {})
     world.run_until_idle()
     registry._DEFINITIONS.clear()
