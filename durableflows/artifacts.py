@@ -6,6 +6,8 @@ Source: S2.2, R31; design, section 3.
 """
 
 import hashlib
+import logging
+from collections.abc import Collection
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
@@ -18,6 +20,8 @@ from durableflows.errors import ChangedOutside, InvalidState, NotFoundError
 from durableflows.leases import Lease
 from durableflows.models import Artifact
 from durableflows.transactions import database
+
+logger = logging.getLogger("durableflows.artifacts")
 
 NAME_LIMIT = 200
 TYPE_LIMIT = 100
@@ -83,6 +87,18 @@ def read(lease: Lease, ref: ArtifactRef) -> bytes:
     if hashlib.sha256(data).hexdigest() != ref.sha256:
         raise ChangedOutside(f"artifact {ref.name} of run {lease.run_id} does not match its hash: it was changed")
     return data
+
+
+def discard(storage_names: Collection[str]) -> tuple[str, ...]:
+    """Remove files whose rows are gone. Gives the names of those that the storage did not remove; the log says why."""
+    left = []
+    for name in sorted(storage_names):
+        try:
+            _storage().delete(name)
+        except Exception:  # any storage, any error: the others still go
+            logger.exception("the file %s, which no run has any more, could not be removed", name)
+            left.append(name)
+    return tuple(left)
 
 
 def stored_digest(row: Artifact) -> str | None:

@@ -53,8 +53,8 @@ class Boundary(StrEnum):
     CROSSING_AFTER_COMMIT = "crossing: after commit"
     """The child is started, or its parent's step READY; a sweep sends what nobody has."""
     OPERATE_BEFORE_COMMIT = "operator's verb: before commit"
-    """Pause, resume, extend, edit, redrive, abandon or rotate was not done: the run stands as before, and may be told
-    again."""
+    """Pause, resume, extend, edit, redrive, abandon, rotate or cleanup was not done: the run stands as before, and may
+    be told again."""
     OPERATE_AFTER_COMMIT = "operator's verb: after commit"
     """It was done, in one commit with all that it closes and opens. READY steps are sent by a sweep if nobody has."""
     LOOKUP_BEFORE_COMMIT = "lookup: before commit"

@@ -136,6 +136,17 @@ def _add_upkeep(verb: Verb) -> None:
     verb("ticker", "sweep until TERM or Ctrl-C, beside workers that have no ticker of their own")
     rotate = verb("rotate", "seal anew, under the first of STATE_KEYS, what older keys have sealed")
     rotate.add_argument("--dry-run", action="store_true", help="say which key seals how much, and do nothing")
+    cleanup = verb("cleanup", "remove runs that ended long ago, with all their rows and files, for good")
+    cleanup.add_argument(
+        "--older-than",
+        type=options.span_or_moment,
+        required=True,
+        metavar="SPAN",
+        help="those that ended so long ago, 400d 52w, or before a moment, 2030-01-31T12:00Z",
+    )
+    cleanup.add_argument("--workflow", default="", help="only runs of this workflow")
+    cleanup.add_argument("--limit", type=options.many, default=None, help="at most so many")
+    cleanup.add_argument("--dry-run", action="store_true", help="say how many would go and why others stay")
 
 
 def _add_proofs(verb: Verb) -> None:

@@ -6,7 +6,7 @@ Rows change only through `api`, services and sweeps. Errors of the engine pass; 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 
-from durableflows.management import faulttests, operators, printed, proofs, readers, upkeep, writers
+from durableflows.management import cleanups, faulttests, operators, printed, proofs, readers, upkeep, writers
 from durableflows.management.tables import Report
 
 VERBS: Mapping[str, Callable[[Namespace], Report]] = {
@@ -21,6 +21,7 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "sweep": upkeep.sweep,
     "ticker": upkeep.ticker,
     "rotate": upkeep.rotate,
+    "cleanup": cleanups.run,
     "doctor": proofs.examine,
     "verify": proofs.verify,
     "faulttest": faulttests.play,

@@ -110,6 +110,7 @@ VERBS = (
     "services.outbox",
     "services.sweeps",
     "services.rotation",
+    "services.cleanup",
 )
 
 # Reads all rows and says what is broken, due, or needs attention. It repairs nothing.
@@ -195,6 +196,7 @@ EDGES = (
     "management.readers",
     "management.writers",
     "management.upkeep",
+    "management.cleanups",
     "management.proofs",
     "management.printed",
     "management.verbs",
