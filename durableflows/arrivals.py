@@ -132,7 +132,15 @@ def after_end(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Let others begin that waited for this step to end: the next item, and joins that nobody comes to any more."""
     if step.gather_id is not None:
         _next_turns(run, step, now)
+        if _has_twin(run, step):  # of ten thousand items all but the last need not look at all the others
+            return
     begin_joins(run, now)
+
+
+def _has_twin(run: WorkflowRun, step: StepRun) -> bool:
+    """Is another branch of the group at the same step? Wherever this one could have come to, that one still can."""
+    rows = StepRun.objects.using(database()).filter(run=run, name=step.name, gather=step.gather_id, state__in=OPEN)
+    return rows.exclude(pk=step.pk).exclude(waits_on=WaitsOn.BRANCHES).exists()
 
 
 def begin_turns(run: WorkflowRun, now: datetime) -> None:
