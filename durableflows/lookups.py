@@ -163,23 +163,21 @@ def end(ticket: Ticket, heard: Heard) -> EffectState:
 
 
 def _found(run: WorkflowRun, step: StepRun, row: SideEffect, heard: Heard, now: datetime) -> None:
-    if heard.is_pending:
-        if row.state == EffectState.UNKNOWN:
-            answer = Answer(AnswerKind.ACCEPTED, receipt=heard.receipt)
-            ledger.apply_fold(run, step, row, Fold("accept"), answer, now=now, source="lookup")
-        _cannot_tell(run, step, row, "the provider is not done with it", now)
-        return
-    answer = Answer(AnswerKind.RECEIPT, receipt=heard.receipt)
+    answer = Answer(AnswerKind.ACCEPTED if heard.is_pending else AnswerKind.RECEIPT, receipt=heard.receipt)
     change = fold(
         EffectState(row.state),
-        AnswerKind.RECEIPT,
+        answer.kind,
         is_holder=False,
         doubted=row.in_doubt_since is not None,
         run_ended=run.has_settled,
         same_receipt=row.receipt == heard.receipt,
     )
-    ledger.apply_fold(run, step, row, change, answer, now=now, source="lookup")
-    if row.audit_at is not None:
+    is_told = change.verb is None and change.alert in ("", row.contradiction)
+    if not (heard.is_pending and is_told):  # it may be pending for long, and is said once
+        ledger.apply_fold(run, step, row, change, answer, now=now, source="lookup")
+    if heard.is_pending:
+        _cannot_tell(run, step, row, "the provider is not done with it", now)
+    elif row.audit_at is not None:
         row.audit_at = None
         row.store("audit_at")
 

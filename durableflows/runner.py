@@ -37,6 +37,7 @@ from durableflows.core.outcomes import (
 )
 from durableflows.core.payload import JSON, check_size, storable_text
 from durableflows.core.returned import Place, directive_of
+from durableflows.core.secrecy import mask_text
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
 from durableflows.notes import note
@@ -117,7 +118,7 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
     if step.recheck is not None and not claim.had_sends:
         verdict = step.recheck(context)
         if verdict is False or isinstance(verdict, str):
-            return Refused(storable_text(verdict or f"{step.recheck.__name__} said no"))
+            return Refused(storable_text(mask_text(verdict or f"{step.recheck.__name__} said no")))
     assert step.function is not None
     returned = step.function(definition.workflow, context)
     directive = directive_of(returned, Place(step, definition, is_item=claim.is_item))

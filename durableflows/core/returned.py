@@ -12,6 +12,7 @@ from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.directives import Directive, Fail, Goto, Succeed
 from durableflows.core.payload import canonical, storable, storable_text
 from durableflows.core.refs import StepRef
+from durableflows.core.secrecy import mask_text
 from durableflows.core.state import WorkflowState
 from durableflows.core.ways import Child, Each, Sleep, WaitFor, Way
 from durableflows.core.wording import did_you_mean
@@ -45,7 +46,7 @@ def directive_of(returned: object, place: Place) -> Directive:
              child's state that cannot be stored
     """
     if isinstance(returned, Fail):
-        return Fail(storable_text(str(returned.reason)))
+        return Fail(storable_text(mask_text(str(returned.reason))))
     if isinstance(returned, Succeed):
         canonical(returned.result)
         return Succeed(storable(returned.result))

@@ -366,6 +366,30 @@ def test_a_row_sent_again_after_absent_is_audited_and_found_twice_is_an_alert(wo
     assert "it did happen" in played.run().alert
 
 
+def test_an_audit_that_finds_the_effect_pending_is_an_alert_once_and_goes_on(world: World):
+    """Rule 13: it was sent again under another key, and may yet happen twice."""
+    provider = Provider(keyed=False)
+    played = stage(world, keyed=False, provider=provider, resend_when_absent=True)
+    played.hand("A").claim().reserve().lose_lease()
+    played.pass_time()
+    played.look()
+    world.run_through()
+    assert state_of(played.run_id) is RunState.SUCCEEDED
+    pending = Found(PayReceipt(id="pay_9", status="pending"))
+    provider.lookup_answers = [pending, pending, Found(PayReceipt(id="pay_9"))]
+
+    for wait in (86400, 3600):
+        played.pass_time(wait)
+        played.look()
+        assert "it may happen yet" in played.run().alert
+        assert len(played.events("effect.alert")) == 1
+    played.pass_time(3600)
+    played.look()
+
+    assert "it did happen" in played.run().alert
+    assert SideEffect.objects.get(run=played.run_id, issue=1).state == EffectState.CONFIRMED
+
+
 def test_an_audit_that_cannot_tell_is_asked_again_later(world: World):
     """Rule 13: the run's end does not remove it."""
     played = stage(world, keyed=False)

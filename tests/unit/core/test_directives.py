@@ -72,6 +72,7 @@ def at(to: tuple[str, ...] = ("pay", "tell", "gather"), *, end: bool = False, is
         ([PAY], ("pay",), True, Goto(("pay",))),
         (succeed({"id": 1}), ("pay",), False, Succeed({"id": 1})),
         (fail("no such charge"), (), True, Fail("no such charge")),
+        (fail("refused with token=abcdef"), (), True, Fail("refused with token=[redacted]")),
         (sleep(ONE_DAY, then=PAY), ("pay",), False, Goto((), (Sleep("pay", ONE_DAY, None),))),
         (
             (TELL, wait_for("paid", then=PAY)),
