@@ -102,6 +102,11 @@ class WorkflowRun(EngineRow):
             models.Index(fields=["deadline_at"], condition=Q(ended_at__isnull=True), name="durableflows_run_deadline"),
             models.Index(fields=["idle_at"], condition=Q(idle_at__isnull=False), name="durableflows_run_idle"),
             models.Index(fields=["changed_at"], condition=Q(state="ENDING"), name="durableflows_run_ending"),
+            models.Index(
+                fields=["parent_step"],
+                condition=Q(parent_step__isnull=False, ended_at__isnull=True, cancel_asked_at__isnull=True),
+                name="durableflows_run_live_child",
+            ),
             models.Index(fields=["workflow", "state", "-created_at"], name="durableflows_run_list"),
             models.Index(fields=["subject_type", "subject_id"], name="durableflows_run_subject"),
             models.Index(fields=["owner", "-created_at"], name="durableflows_run_owner"),
