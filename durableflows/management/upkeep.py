@@ -21,11 +21,11 @@ def sweep(options: Namespace) -> Report:
     """Do once what is due. Never calls other workers dead: one look cannot tell. Fails when a sweep failed."""
     done: dict[str, int] = {}
     failed: dict[str, str] = {}
-    for name, job in sweeps.JOBS.items():
+    for name, do in sweeps.SWEEPS.items():
         if name == "stale workers":
             continue
         try:
-            done[name] = job(clock.now())
+            done[name] = do(clock.now())
         except Exception as error:  # the other sweeps still run; the exit code says that one did not
             if is_away(error):
                 raise

@@ -45,11 +45,11 @@ def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
     may_free_stale   only a ticker that has itself run without a gap may call other workers dead
     """
     done: dict[str, int] = {}
-    for name, job in JOBS.items():
+    for name, do in SWEEPS.items():
         if name == "stale workers" and not may_free_stale:
             continue
         try:
-            done[name] = job(clock.now())
+            done[name] = do(clock.now())
         except Exception as error:  # one broken row or sweep must not keep the others from running (R04)
             if is_away(error):
                 raise
@@ -267,6 +267,8 @@ def _end_overdue(run_id: UUID) -> bool:
 def end_idle_runs(now: datetime) -> int:
     """Let runs end in which nothing has happened for longer than they allow. One that a worker is at is not idle."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, idle_at__lte=now)
+    # Long steps may be many, and must not stand before runs in which nothing happens.
+    runs = runs.filter(~Exists(all_steps().filter(run=OuterRef("pk"), state=StepState.RUNNING)))
     return each(runs.order_by("idle_at"), _end_idle)
 
 
@@ -301,7 +303,7 @@ def _confirm_end(run_id: UUID) -> bool:
     return progress.end_if_quiet(run, clock.now())
 
 
-JOBS: dict[str, Callable[[datetime], int]] = {
+SWEEPS: dict[str, Callable[[datetime], int]] = {
     "overdue leases": free_overdue,
     "stale workers": free_stale_workers,
     "due retries": wake_due,

@@ -254,8 +254,8 @@ class Simulation(World):
             nonlocal moved
             self._due = due.look(self.known)
             wanted = self._due.sweeps(self.clock.now())
-            for name in [name for name in sweeps.JOBS if name in wanted]:
-                moved |= bool(sweeps.JOBS[name](self.clock.now()))
+            for name in [name for name in sweeps.SWEEPS if name in wanted]:
+                moved |= bool(sweeps.SWEEPS[name](self.clock.now()))
 
         return not self._survive(once, "the ticker") or moved
 

@@ -131,7 +131,7 @@ def assert_found_by_index() -> None:
         sweeps.sweep()
     questions = [str(query["sql"]) for query in asked if str(query["sql"]).startswith("SELECT")]
     questions = [sql for sql in questions if "durableflows_" in sql]
-    assert len(questions) >= len(sweeps.JOBS)
+    assert len(questions) >= len(sweeps.SWEEPS)
     assert [sql for sql in questions if read_from_end_to_end(sql)] == []
     assert read_from_end_to_end("SELECT 1 FROM durableflows_workflowrun WHERE cancel_reason = 'no index has this'")
 

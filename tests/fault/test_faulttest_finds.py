@@ -95,11 +95,11 @@ def lookup_that_asks_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_messages_that_stay_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(sweeps.JOBS, "unsent steps", lambda now: 0)
+    patch.setitem(sweeps.SWEEPS, "unsent steps", lambda now: 0)
 
 
 def overdue_leases_that_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(sweeps.JOBS, "overdue leases", lambda now: 0)
+    patch.setitem(sweeps.SWEEPS, "overdue leases", lambda now: 0)
 
 
 def attempts_that_cost_nothing(patch: pytest.MonkeyPatch) -> None:

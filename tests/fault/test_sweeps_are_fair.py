@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from durableflows import Retry, Run, StepRef, Transient, UnknownOutcome, Workflow, api, step
+from durableflows import Budget, Retry, Run, StepRef, Transient, UnknownOutcome, Workflow, api, step
 from durableflows.core.states import ApprovalState, RunState, StepState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.services import sweeps, turns
@@ -91,6 +91,27 @@ def test_ends_that_wait_for_a_person_do_not_stand_before_those_that_can_be_confi
     sweeps.sweep(may_free_stale=False)
 
     assert WorkflowRun.objects.get(pk=quiet.pk).state == RunState.CANCELLED
+
+
+def test_long_steps_do_not_stand_before_runs_in_which_nothing_happens(world: World, monkeypatch):
+    class Patient(Workflow[PayState]):
+        name, version, deadline, budget = "patient", 1, timedelta(days=9), Budget(idle=timedelta(minutes=5))
+
+        @step(start=True, end=True)
+        def begin(self, run: Run[PayState]) -> None: ...
+
+    working = api.start(Patient, {"amount": 1})
+    StepRun.objects.filter(run=working).update(
+        state="RUNNING", lease_token=working.pk, must_end_by=world.clock.now() + timedelta(days=1)
+    )
+    world.clock.advance(seconds=1)
+    idle = api.start(Patient, {"amount": 2})
+    monkeypatch.setattr(turns, "BATCH", 1)
+    world.clock.advance(minutes=6)
+
+    sweeps.end_idle_runs(world.clock.now())
+
+    assert WorkflowRun.objects.get(pk=idle.pk).state == RunState.EXHAUSTED_BUDGET
 
 
 def test_a_request_of_an_unknown_release_does_not_keep_others_from_expiring(world: World):

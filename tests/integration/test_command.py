@@ -184,7 +184,7 @@ def test_a_sweep_that_fails_is_an_exit_code(world: World, monkeypatch: pytest.Mo
     def fail(now: object) -> int:
         raise RuntimeError("no disk")
 
-    monkeypatch.setitem(sweeps.JOBS, "due retries", fail)
+    monkeypatch.setitem(sweeps.SWEEPS, "due retries", fail)
 
     found = data("sweep", code=1)
 
