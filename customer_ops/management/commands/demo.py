@@ -13,8 +13,9 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError
 
-from customer_ops.demo import flower, parts, place, processes, report, servers
+from customer_ops.demo import cases, flower, parts, place, processes, report, servers
 from customer_ops.demo.place import ROOT, CannotStart, Place, Ports
+from customer_ops.sandbox.control import SandboxControl
 
 MARK = "CUSTOMER_OPS_DEMO"
 PASSWORD = "demo-password"  # noqa: S105 - printed on the screen, for pages that only this machine can reach
@@ -26,6 +27,12 @@ QUICK = {
 }
 # A check reports the deaths that it causes to nobody, and speaks plain HTTP with this machine.
 APART = {"SENTRY_DSN": "", "SECURE": "", "SANDBOX_FAULT_RATE": "0"}
+
+
+FIRST = """
+  Three refunds are there already: of order R-1004, which is paid; of R-1008, whose answer got lost after the money
+  had moved, so that it is asked again under the same key; of R-1023, which waits for a manager.
+"""
 
 
 class Command(BaseCommand):
@@ -77,7 +84,8 @@ def _run(here: Place) -> int:
         with processes.stopped_by_signals(), processes.ended_in_order() as children:
             print("preparing: database, payment provider, mail server, shop …", flush=True)
             parts.start(here, children, password=PASSWORD)
-            print(_welcome(here), flush=True)
+            is_new = cases.ask(SandboxControl(here.payments_url))
+            print(_welcome(here, FIRST if is_new else ""), flush=True)
             _watch(children)
     except processes.Stopped:
         print("stopped", flush=True)
@@ -96,7 +104,7 @@ def _watch(children: list[processes.Child]) -> NoReturn:
         time.sleep(0.5)
 
 
-def _welcome(here: Place) -> str:
+def _welcome(here: Place, first: str) -> str:
     flower_address = f"{here.flower_url}/" if flower.is_installed() else "not installed"
     rows = (
         ("Support desk", f"{here.url}/", "as agent"),
@@ -104,7 +112,7 @@ def _welcome(here: Place) -> str:
         ("Runs", f"{here.url}/admin/durableflows/", "as admin"),
         ("Step tasks", flower_address, f"as {flower.NAME}, in Flower"),
         ("Mails", f"{here.mails_url}/", "no log-in: what went out to customers"),
-        ("Payment provider", here.payments_url, "no log-in: an API with its own books"),
+        ("Payment provider", here.payments_url, "an API with its own books, for the worker's key only"),
     )
     width = max(len(address) for _, address, _ in rows)
     lines = "\n".join(f"  {name:<17}{address:<{width}}  {who}" for name, address, who in rows)
@@ -112,7 +120,7 @@ def _welcome(here: Place) -> str:
 {lines}
   {"Password":<17}{PASSWORD}
   {"Logs":<17}{here.folder / "logs"}
-
+{first}
   Try: as agent, refund part of an order under USD 500.00 and reload its page. Then one above: it waits for a manager,
   who finds it in the admin under "Approval requests". Kill any process in between, with -9 too: the demo ends, and
   `make demo` goes on where it was; nothing is lost or paid twice. Flower only watches: without it all goes on.
