@@ -155,7 +155,6 @@ def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
     """Make a waiting step READY: what it waited for is here. The caller concludes the run."""
     step.make_ready()
     step.waits_on, step.waits_for, step.wake_at = "", "", None
-    integrity.seal_input(step)
     make_due(step, now)
     step.store(*WAKE_FIELDS)
     facts = {**_named(step), "state": str(step.state), "reason": reason}
@@ -169,7 +168,7 @@ def give_signal(run: WorkflowRun, step: StepRun, signal: Signal, now: datetime) 
     signal.used_by = step
     signal.save(using=database(), update_fields=["used_by"])
     # With the payload's digest: the signal's own row has no seal.
-    step.input = {**_item_of(step), "signal": {"id": str(signal.pk), "sha256": sha256(signal.payload)}}
+    integrity.give(step, {**_item_of(step), "signal": {"id": str(signal.pk), "sha256": sha256(signal.payload)}})
     wake(run, step, now, f"the signal {signal.name} is here")
 
 
@@ -310,8 +309,7 @@ def _open_each(run: WorkflowRun, way: Each, branch: Branch, now: datetime) -> No
     join = _join(run, way.then, branch, now)
     declared = cast(dict[str, JSON], join.input.get("each") or {})
     declared[way.step] = {"limit": way.limit, "tolerates": way.tolerates}
-    join.input = {**join.input, "each": declared}
-    integrity.seal_input(join)
+    integrity.give(join, {**join.input, "each": declared})
     join.store("input", "input_seal")
     what = f"the items of {way.step} in run {run.pk}"
     check_size(dict(way.items), settings().MAX_STATE_BYTES * 4, what)

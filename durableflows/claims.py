@@ -71,9 +71,7 @@ def _refused(
     definition = _definition(run, step, now)
     if definition is None:
         return None
-    changed = _changed_from_outside(run, step)
-    if changed:
-        park(run, ParkedReason.INTEGRITY, changed, now)
+    if park_if_changed(run, step, now):
         return None
     if now >= run.deadline_at:
         progress.begin_ending(
@@ -88,6 +86,14 @@ def _refused(
         progress.conclude(run, now)
         return None
     return None if _needs_look(run, step, definition, effects, now) else definition
+
+
+def park_if_changed(run_locked: WorkflowRun, step_locked: StepRun, now: datetime) -> bool:
+    """Park a run whose state, or what the step is given, is not ours: nothing is done on its word (P13)."""
+    changed = _changed_from_outside(run_locked, step_locked)
+    if changed:
+        park(run_locked, ParkedReason.INTEGRITY, changed, now)
+    return bool(changed)
 
 
 def _changed_from_outside(run: WorkflowRun, step: StepRun) -> str:

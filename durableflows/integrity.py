@@ -83,6 +83,22 @@ def seal_input(step: StepRun) -> None:
     step.input_seal = f"{key_id}:{keyed_digest(_given(step), key)}" if step.input else ""
 
 
+def give(step: StepRun, given: dict[str, JSON]) -> None:
+    """Let a step be given something else, in memory, sealed. What it keeps of what it had must have been ours.
+
+    Else the old seal stays, which does not hold for this: no worker begins with it
+    """
+    is_ours = not _keeps_something(step, given) or is_input_sealed(step)
+    step.input = given
+    if is_ours:
+        seal_input(step)
+
+
+def _keeps_something(step: StepRun, given: dict[str, JSON]) -> bool:
+    """Does it keep a part of what it had? In the branch of an item it does: the item, which may have been taken out."""
+    return step.gather_id is not None or not isinstance(step.input, dict) or bool(step.input.keys() & given.keys())
+
+
 def input_seal(step: StepRun) -> Seal:
     """Was what the step is given written by this project, for this step?"""
     if not step.input:

@@ -81,6 +81,8 @@ def _start(run_id: UUID, step_id: UUID) -> bool:
     parent, step, now = _waiting(run_id, step_id)
     if parent is None or step is None:
         return False
+    if claims.park_if_changed(parent, step, now):
+        return True
     wanted = cast(dict[str, JSON], step.input["child"])
     try:
         definition = registry.get(str(wanted["workflow"]), cast(int, wanted["version"]))
@@ -108,11 +110,12 @@ def _hand_back(run_id: UUID, step_id: UUID, child_id: UUID) -> bool:
     child = try_lock_run(child_id)
     if child is None or child.ended_at is None:
         return False
+    if claims.park_if_changed(parent, step, now):
+        return True
     told: dict[str, JSON] = {"run": str(child.pk), "workflow": child.workflow, "state": str(child.state)}
     if child.state == RunState.SUCCEEDED:
         item = {"item": step.input["item"]} if "item" in step.input else {}
-        step.input = {**item, "child": {**told, "result": child.result, "error": ""}}
-        integrity.seal_input(step)
+        integrity.give(step, {**item, "child": {**told, "result": child.result, "error": ""}})
         step.store("input", "input_seal")
         progress.apply(parent, step, Decision("make_ready", reason=f"{child.workflow} has ended well"), now=now)
     else:

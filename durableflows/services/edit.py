@@ -19,7 +19,7 @@ from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, canonical, sha256
 from durableflows.core.states import RUN_REOPENABLE, ApprovalState, StepState
 from durableflows.core.wording import did_you_mean
-from durableflows.errors import DurableflowsError, InvalidState, TooLate
+from durableflows.errors import ChangedOutside, DurableflowsError, InvalidState, TooLate
 from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_request, lock_run, lock_step
 from durableflows.selectors import run_for
@@ -108,7 +108,7 @@ def _check(run: WorkflowRun, read_at: int) -> None:
     check_may_reopen(run)
     check_settled(run, "the state is changed")
     if not integrity.is_sealed(run) or not integrity.is_current(run):
-        raise InvalidState(
+        raise ChangedOutside(
             "the stored state was changed from outside, or its key is gone: an edit would make it ours. "
             "`manage.py durableflows verify` says which of the two it is"
         )

@@ -183,8 +183,7 @@ def _refuse_two_in_one_place(run: WorkflowRun, names: Mapping[str, str]) -> None
 def _rename_open(step: StepRun, name: str, way: Way) -> None:
     """Follow the new names in memory, and in what an open step was given."""
     step.name, step.each_step = name, _name_after(step.each_step, way)
-    step.input = _renamed(step.input, way)
-    integrity.seal_input(step)
+    integrity.give(step, _renamed(step.input, way))
     step.store("input", "input_seal")
 
 

@@ -15,7 +15,7 @@ from django.db.models.lookups import Exact
 from durableflows import clock, integrity, journal
 from durableflows.boundaries import Boundary, cross
 from durableflows.core.payload import JSON
-from durableflows.errors import InvalidState
+from durableflows.errors import ChangedOutside
 from durableflows.integrity import Seal
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_all_steps, lock_run
@@ -49,7 +49,7 @@ def _given() -> QuerySet[StepRun]:
 def rotate(run_id: UUID) -> bool:
     """Seal a run's checkpoint, and what its steps were given, under the first key. False: nothing of it was due.
 
-    Raises           NotFoundError; InvalidState when something of it is not proved by its old seal: then nothing of
+    Raises           NotFoundError; ChangedOutside when something of it is not proved by its old seal: then nothing of
                      the run is sealed anew
     Writes / Locks   WorkflowRun, StepRun, RunEvent; locks run, then all its steps
     Crash            before the commit nothing of it; after it the run is done with
@@ -81,11 +81,11 @@ def _rotate(run_id: UUID) -> bool:
 def _check(run: WorkflowRun, steps: list[StepRun]) -> None:
     state = integrity.state_seal(run)
     if state is not Seal.HOLDS:
-        raise InvalidState(f"{integrity.why_not(state, 'the state', run.data_key_id)}; it is not sealed anew")
+        raise ChangedOutside(f"{integrity.why_not(state, 'the state', run.data_key_id)}; it is not sealed anew")
     if not integrity.is_current(run):
-        raise InvalidState("the run was put back to an older checkpoint; it is not sealed anew")
+        raise ChangedOutside("the run was put back to an older checkpoint; it is not sealed anew")
     for step in steps:
         given = integrity.input_seal(step)
         if given is not Seal.HOLDS:
             why = integrity.why_not(given, f"what {step} is given", integrity.input_key_id(step))
-            raise InvalidState(f"{why}; nothing of the run is sealed anew")
+            raise ChangedOutside(f"{why}; nothing of the run is sealed anew")

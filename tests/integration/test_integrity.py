@@ -6,14 +6,15 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from durableflows import Run, StepReturn, Transient, Workflow, api, integrity, step, wait_for
+from durableflows import Run, StepReturn, Transient, Workflow, api, each, integrity, step, wait_for
 from durableflows.models import Signal, StepAttempt, StepRun, WorkflowRun
-from durableflows.testing import World
+from durableflows.testing import World, run_step
 from tests.support.flows import Provider, pay_workflow, raise_without_acting
-from tests.support.waits import Way, waiting
+from tests.support.waits import Way, waiting, waiting_workflow
 from tests.support.workers import ROOT
 
 
@@ -186,3 +187,109 @@ def test_a_signal_that_was_changed_from_outside_is_not_believed(world: World):
     assert seen == []
     assert parked.parked_reason == "integrity"
     assert "signal paid does not match its digest" in parked.parked_detail
+
+
+def parked_over(run_id: UUID) -> str:
+    run = WorkflowRun.objects.get(pk=run_id)
+    assert (run.state, run.parked_reason) == ("PARKED", "integrity")
+    return run.parked_detail
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_item_that_was_changed_while_it_waited_for_its_turn_is_not_worked_on(world: World):
+    """P13: to wake is not to seal."""
+    seen: list[object] = []
+
+    class Turns(Workflow[Way]):
+        name, deadline = "turns", timedelta(days=1)
+
+        @step(start=True, to=("look", "gather"))
+        def begin(self, run: Run[Way]) -> StepReturn:
+            return each(self.look, ["a", "b"], key=str, limit=1, then=self.gather)
+
+        @step(to="gather")
+        def look(self, run: Run[Way]) -> None:
+            seen.append(run.item)
+            StepRun.objects.filter(run=UUID(run.id), item_key="b", state="WAITING").update(input={"item": "eve"})
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[Way]) -> None: ...
+
+    run = api.start(Turns, {})
+    world.run_until_idle()
+
+    assert "what look is given" in parked_over(run.pk)
+    assert seen == ["a"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("changed", [{"item": "eve", "wants": "paid"}, {"wants": "paid"}], ids=["other", "none"])
+def test_an_item_that_was_changed_while_it_waited_for_a_signal_is_not_worked_on(world: World, changed: dict[str, Any]):
+    seen: list[object] = []
+
+    class Waits(Workflow[Way]):
+        name, deadline = "waits", timedelta(days=1)
+
+        @step(start=True, to=("listen", "gather"))
+        def begin(self, run: Run[Way]) -> StepReturn:
+            return each(self.listen, ["a"], key=str, then=self.gather)
+
+        @step(to=("heard", "gather"))
+        def listen(self, run: Run[Way]) -> StepReturn:
+            return wait_for("paid", then=self.heard)
+
+        @step(to="gather")
+        def heard(self, run: Run[Way]) -> None:
+            seen.append(run.item)
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[Way]) -> None: ...
+
+    run = api.start(Waits, {})
+    world.run_until_idle()
+    StepRun.objects.filter(run=run, name="heard").update(input=changed)
+
+    api.signal(run.pk, "paid")
+    world.run_until_idle()
+
+    assert "what heard is given" in parked_over(run.pk)
+    assert seen == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_child_is_not_started_with_a_state_that_was_changed_from_outside(world: World):
+    run = api.start(waiting_workflow(), {"way": "child"})
+    run_step(run)
+    world.lose_messages()
+    waits = StepRun.objects.get(run=run, waits_on="child")
+    wanted = {**waits.input["child"], "data": {"way": "timer"}}
+    StepRun.objects.filter(pk=waits.pk).update(input={"child": wanted})
+
+    world.run_until_idle()
+
+    assert "what go_on is given" in parked_over(run.pk)
+    assert not WorkflowRun.objects.filter(parent=run).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_where_a_time_out_leads_is_not_believed_when_it_was_changed(world: World):
+    run_id = waiting(world, "signal in time")
+    waits = StepRun.objects.get(run=run_id, waits_on="signal")
+    StepRun.objects.filter(pk=waits.pk).update(input={**waits.input, "on_timeout": "go_on"})
+
+    world.clock.advance(days=3)
+    world.run_until_idle()
+
+    assert "what go_on is given" in parked_over(run_id)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_end_of_a_child_is_not_handed_to_a_step_that_was_changed(world: World):
+    run_id = waiting(world, "child")
+    waits = StepRun.objects.get(run=run_id, waits_on="child")
+    StepRun.objects.filter(pk=waits.pk).update(input={**waits.input, "item": "eve"})
+
+    api.signal(WorkflowRun.objects.get(parent_id=run_id).pk, "begin")
+    world.run_until_idle()
+
+    assert "what go_on is given" in parked_over(run_id)
