@@ -11,7 +11,7 @@ from typing import cast
 
 from django.db.models import Case, Count, Q, When
 
-from durableflows import dispatch, groups, integrity, journal
+from durableflows import dispatch, groups, integrity, journal, visits
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
 from durableflows.core import registry
@@ -37,25 +37,6 @@ WAKE_FIELDS = (
     "send_error",
     "input",
     "input_seal",
-)
-AGAIN_FIELDS = (
-    *(
-        "state",
-        "ended_at",
-        "wake_at",
-        "output",
-        "input",
-        "input_seal",
-        "base_sequence",
-        "each_step",
-        "gather",
-        "stood",
-        "rewound",
-        "came_from",
-        "joined",
-    ),
-    *("error_class", "error_code", "error_text", "retry_reason", "waits_on", "waits_for", "needs_person"),
-    *("attempts_forgiven", "lost_workers", "tries_since", "resend_at", "sent_at", "sends", "send_error"),
 )
 
 
@@ -104,23 +85,6 @@ def take_way(run: WorkflowRun, way: Way, branch: Branch, now: datetime) -> None:
             _wait_child(run, way, branch, now)
         case Each():
             _open_each(run, way, branch, now)
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """How often the run has come to a step in the branch of an item; `rewound`: visits that a redrive went back before.
-
-    The next arrival takes such a visit up again, and is no new one.
-    """
-
-    visits: int
-    rewound: int
-
-
-def past(run: WorkflowRun, name: str, item_key: str = "") -> Past:
-    """What the run has to do with a step so far."""
-    rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key).order_by()
-    return Past(**rows.aggregate(visits=Count("pk"), rewound=Count("pk", filter=Q(rewound=True))))
 
 
 def is_waiting_join(run: WorkflowRun, name: str) -> bool:
@@ -192,24 +156,6 @@ def _is_join(run: WorkflowRun, name: str) -> bool:
     return registry.get(run.workflow, run.version).step(name).join
 
 
-def stand_again(step: StepRun, state: StepState) -> None:
-    """Take an ended visit up again, in memory: no tries, no error and no output of before. AGAIN_FIELDS store it."""
-    step.move("wait_again" if state == StepState.WAITING else "reopen")
-    step.ended_at = step.wake_at = step.output = step.tries_since = step.stood = None
-    step.error_class = step.error_code = step.error_text = step.retry_reason = ""
-    step.waits_on = step.waits_for = ""
-    step.attempts_forgiven, step.lost_workers = step.attempts, 0
-    step.needs_person = step.rewound = False
-    step.joined = []
-
-
-def _rewound(run: WorkflowRun, name: str, branch: Branch) -> StepRun:
-    """The visit to take up again: best the one that the same step had led to; another branch may want the others."""
-    rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=branch.item_key, rewound=True)
-    is_own = Case(When(came_from=branch.came_from, then=0), default=1)
-    return lock_step(rows.order_by(is_own, "visit").values_list("pk", flat=True)[0])
-
-
 def _new(
     run: WorkflowRun,
     name: str,
@@ -222,12 +168,12 @@ def _new(
     wake_at: datetime | None = None,
 ) -> StepRun:
     """The next visit of a step. One that a redrive went back before comes first: its keys keep it from acting twice."""
-    before = past(run, name, branch.item_key)
-    if before.rewound:
-        step = _rewound(run, name, branch)
-        stand_again(step, state)
-    else:
+    before = visits.past(run, name, branch.item_key)
+    step = visits.rewound(run, name, branch.item_key, branch.came_from) if before.rewound else None
+    if step is None:
         step = _first(run, name, branch, now, state, visit=before.visits + 1)
+    else:
+        visits.stand_again(step, state)
     kept = {"each": step.input["each"]} if "each" in step.input else {}  # of the items that a join gathers
     step.each_step, step.gather, step.input = branch.each_step, branch.gather, {**kept, **branch.input}
     step.came_from = branch.came_from
@@ -245,7 +191,7 @@ def _put(step: StepRun) -> None:
     if step._state.adding:
         step.save(using=database(), force_insert=True)
     else:
-        step.store(*AGAIN_FIELDS)
+        step.store(*visits.AGAIN_FIELDS)
 
 
 def make_due(step: StepRun, now: datetime) -> None:
@@ -317,7 +263,7 @@ def _open_each(run: WorkflowRun, way: Each, branch: Branch, now: datetime) -> No
     steps = _item_steps(run, way, join, branch, now)
     StepRun.objects.using(database()).bulk_create([step for step in steps if step._state.adding])
     for again in [step for step in steps if not step._state.adding]:
-        again.store(*AGAIN_FIELDS)
+        again.store(*visits.AGAIN_FIELDS)
     facts: dict[str, JSON] = {"step": way.step, "items": len(steps), "limit": way.limit, "then": way.then}
     journal.record(run, "each.opened", at=now, step=join, data=facts)
     for step in steps:
@@ -329,14 +275,21 @@ def _item_steps(run: WorkflowRun, way: Each, join: StepRun, branch: Branch, now:
     keys = [key for key, _ in way.items]
     rows = StepRun.objects.using(database()).filter(run=run, name=way.step, item_key__in=keys)
     before = dict(rows.order_by().values_list("item_key").annotate(Count("id")))
-    again = {step.item_key: step for step in rows.filter(rewound=True).order_by("-visit")}
+    rewound: dict[str, list[StepRun]] = {}
+    for step in rows.filter(rewound=True).order_by("visit"):
+        rewound.setdefault(step.item_key, []).append(step)
+    again = {
+        key: one
+        for key, found in rewound.items()
+        if (one := visits.to_take_up(run, found, branch.came_from)) is not None
+    }
     steps = []
     for position, (key, item) in enumerate(way.items):
         has_turn = way.limit is None or position < way.limit
         state = StepState.READY if has_turn else StepState.WAITING
         if key in again:
             step = again[key]
-            stand_again(step, state)
+            visits.stand_again(step, state)
         else:
             visit = before.get(key, 0) + 1
             step = StepRun(run=run, name=way.step, visit=visit, item_key=key, created_at=now, state=state)
@@ -365,7 +318,7 @@ def _join(run: WorkflowRun, name: str, branch: Branch, now: datetime) -> StepRun
 
 def gather_again(run: WorkflowRun, join: StepRun, now: datetime) -> None:
     """Let a join that a redrive went back before wait again: others that came to it are not done again."""
-    stand_again(join, StepState.WAITING)
+    visits.stand_again(join, StepState.WAITING)
     join.waits_on, join.waits_for, join.base_sequence = str(WaitsOn.BRANCHES), COMING, run.checkpoint_sequence
     _put(join)
     facts: dict[str, JSON] = {**_named(join), "reason": COMING, "on": join.waits_on}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import arrivals, dispatch, integrity, journal, ledger, model_calls, questions
+from durableflows import arrivals, dispatch, integrity, journal, ledger, model_calls, questions, visits
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
@@ -92,7 +92,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
         integrity.seal(run, decision.data, run.checkpoint_sequence + 1)
         checkpoint = CHECKPOINT_FIELDS
     facts = _facts(step, decision, attempt)
-    journal.record(run, f"step.{_past(decision)}", at=now, step=step, actor_name=actor_name, data=facts)
+    journal.record(run, f"step.{decision.past}", at=now, step=step, actor_name=actor_name, data=facts)
     _go_on(run, step, decision, now)
     if decision.question is not None and not run.ending_reason:
         questions.ask(run, step, decision.question, now)
@@ -120,14 +120,14 @@ def arrive(
     iterations lets the run go on there.
     """
     if not arrivals.is_waiting_join(run, name):
-        _charge_visit(run, name, branch.item_key, now)
+        _charge_visit(run, name, branch.item_key, branch.came_from, now)
     arrivals.arrive(run, name, branch, now, boundary)
 
 
-def _charge_visit(run: WorkflowRun, name: str, item_key: str, now: datetime) -> None:
+def _charge_visit(run: WorkflowRun, name: str, item_key: str, came_from: StepRun | None, now: datetime) -> None:
     """Charge the iteration budget for a step that the run comes to once more; a redrive's visits are charged."""
-    before = arrivals.past(run, name, item_key)
-    if not before.visits or before.rewound:
+    before = visits.past(run, name, item_key)
+    if not before.visits or (before.rewound and visits.rewound(run, name, item_key, came_from) is not None):
         return
     if is_used_up(run.budget, "iterations", run.iterations_count):
         text = f"the budget of {run.budget['iterations']} iterations is used up"
@@ -141,7 +141,7 @@ def _go_on(run: WorkflowRun, step: StepRun, decision: Decision, now: datetime) -
     for name in decision.next_steps:
         arrive(run, name, now, branch=following)
     for way in decision.ways:
-        _charge_visit(run, *_first_of(way, branch), now)
+        _charge_visit(run, *_first_of(way, branch), step, now)
         arrivals.take_way(run, way, branch, now)
 
 
@@ -361,24 +361,6 @@ def _facts(step: StepRun, decision: Decision, attempt: int) -> dict[str, JSON]:
     if decision.error is not None:
         facts["error"] = decision.error.text
     return facts
-
-
-_PAST = {
-    "succeed": "succeeded",
-    "schedule_retry": "retry_scheduled",
-    "make_ready": "ready",
-    "wait_human": "asked",
-    "wait": "waiting",
-    "reconcile": "in_doubt",
-    "fail": "failed",
-    "cancel": "cancelled",
-}
-
-
-def _past(decision: Decision) -> str:
-    if decision.lost_worker:
-        return "worker_lost"
-    return _PAST[decision.verb] if decision.verb is not None else "looked_at"
 
 
 def give_new_tries(run: WorkflowRun, step: StepRun, now: datetime) -> None:

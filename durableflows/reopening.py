@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from durableflows import arrivals, dispatch, journal, progress, questions
+from durableflows import arrivals, dispatch, journal, progress, questions, visits
 from durableflows.core import registry, standing
 from durableflows.core.decide import End
 from durableflows.core.definition import WorkflowDefinition
@@ -104,10 +104,10 @@ def _stand(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     if not waits_on:
         begin_again(run, step, now)
         return
-    arrivals.stand_again(step, StepState.WAITING)
+    visits.stand_again(step, StepState.WAITING)
     step.waits_on, step.waits_for = waits_on, str(stood["waits_for"])
     step.wake_at = None if wake_at is None else datetime.fromisoformat(str(wake_at))
-    step.store(*arrivals.AGAIN_FIELDS)
+    step.store(*visits.AGAIN_FIELDS)
     _tell(run, step, now)
 
 
@@ -119,9 +119,9 @@ def begin_again(run: WorkflowRun, step: StepRun, now: datetime) -> None:
         step.attempts_forgiven, step.lost_workers, step.tries_since = step.attempts, 0, None
         step.wake_at, step.waits_on, step.waits_for, step.needs_person = None, "", "", False
     else:
-        arrivals.stand_again(step, StepState.READY)
+        visits.stand_again(step, StepState.READY)
     arrivals.make_due(step, now)
-    step.store(*arrivals.AGAIN_FIELDS)
+    step.store(*visits.AGAIN_FIELDS)
     _tell(run, step, now)
 
 

@@ -80,6 +80,19 @@ class End:
     error: ErrorInfo | None = None
 
 
+_PAST = {
+    "succeed": "succeeded",
+    "schedule_retry": "retry_scheduled",
+    "make_ready": "ready",
+    "wait_human": "asked",
+    "wait": "waiting",
+    "reconcile": "in_doubt",
+    "fail": "failed",
+    "cancel": "cancelled",
+}
+"""Move of a step -> what history calls it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What happens to a step and its run. `verb` is a move of STEP_MOVES; None leaves the step as it is.
@@ -107,6 +120,13 @@ class Decision:
     park: Park | None = None
     end: End | None = None
     facts: dict[str, JSON] = field(default_factory=dict)
+
+    @property
+    def past(self) -> str:
+        """What history calls it."""
+        if self.lost_worker:
+            return "worker_lost"
+        return _PAST[self.verb] if self.verb is not None else "looked_at"
 
 
 def after_step(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random) -> Decision:

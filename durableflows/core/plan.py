@@ -125,6 +125,47 @@ def _follows(
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Of a visit: which one led to it, the joins that it has come to, and whether a redrive went back before it."""
+
+    came_from: UUID | None
+    joined: Collection[UUID]
+    is_join: bool
+    is_rewound: bool
+    is_open: bool
+
+
+def may_take_up(visit: UUID, by: UUID, rows: Mapping[UUID, Origin]) -> bool:
+    """May a visit that a redrive went back before be taken up again by another step than the one that had led to it?
+
+    Yes where the run goes another way than before: nothing is done twice then. Not where it belongs to a branch beside
+    that one, which may come to it yet, or has chosen otherwise this time.
+    """
+    seen, at, has_gathered = {visit}, rows[visit].came_from, False
+    while at is not None and at in rows and rows[at].is_rewound and at not in seen:
+        has_gathered = has_gathered or rows[at].is_join
+        seen.add(at)
+        at = rows[at].came_from
+    if at is None or at not in rows or at in seen:
+        return True
+    return not rows[at].is_open and (has_gathered or at in _leading_to(by, rows))
+
+
+def _leading_to(visit: UUID, rows: Mapping[UUID, Origin]) -> set[UUID]:
+    """A visit, and all that have led to it; to a join each that has come."""
+    found: set[UUID] = set()
+    ahead = [visit]
+    while ahead:
+        at = ahead.pop()
+        if at in rows and at not in found:
+            found.add(at)
+            came_from = rows[at].came_from
+            ahead += [] if came_from is None else [came_from]
+            ahead += [one for one, row in rows.items() if at in row.joined]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class OpenStep:
     """An open step as joins see it. `gather`: the join that its branch of an item belongs to."""
 

@@ -86,7 +86,7 @@ WRITERS = (
 )
 
 # The funnel: nothing else moves a run, a step or an approval.
-FUNNEL = ("groups", "arrivals", "questions", "progress", "reopening")
+FUNNEL = ("groups", "visits", "arrivals", "questions", "progress", "reopening")
 
 # One attempt of a step, and asking a provider what became of an effect.
 WORK = ("claims", "decisions", "context", "runner", "lookups", "gate")

@@ -255,6 +255,35 @@ def test_what_another_branch_has_come_to_is_not_taken_away_by_a_redrive(world: W
     assert SideEffect.objects.filter(run=run, step_name="shared").count() == 2
 
 
+def test_what_is_done_again_beside_another_branch_keeps_to_its_own_visits(world: World):
+    """`right` comes to the shared step before `left` does, whose visit of it was paid: each pays for itself, once."""
+    stage = Stage(troubles={"right": Permanent("no")}, flags={"right pays"})
+
+    def first_the_other(call: object) -> None:
+        stage.provider.before_call = None
+        world.run_until_idle()
+
+    stage.provider.before_call = first_the_other
+    run = api.start(two_ways(stage), {})
+    world.run_through()
+    assert state_of(run) is RunState.FAILED
+    assert stage.ran == ["left", "shared", "right"]
+    before = len(stage.provider.acts)
+
+    redrive(run, "left")
+    for name in ("two_ways.right", "two_ways.shared"):
+        message = next(one for one in world.messages if one[0] == name)
+        world.messages.remove(message)
+        world.deliver(*message)
+    world.run_through()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert stage.ran[3:] == ["right", "shared", "left", "shared"]
+    assert len(stage.provider.acts) == before + 1
+    owners = StepRun.objects.filter(run=run, name="shared").order_by("visit").values_list("came_from__name", flat=True)
+    assert list(owners) == ["left", "right"]
+
+
 def test_a_join_that_another_branch_has_come_to_begins_again_when_the_redriven_one_ends_elsewhere(world: World):
     stage = Stage(troubles={"both": Permanent("no")}, ways={"left": to_both, "right": to_both})
     run = api.start(two_ways(stage), {})

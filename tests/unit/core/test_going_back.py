@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from durableflows.core.plan import Back, Visit, back_to
+from durableflows.core.plan import Back, Origin, Visit, back_to, may_take_up
 
 T0 = datetime(2026, 1, 5, tzinfo=UTC)
 REACHES = {
@@ -98,3 +98,46 @@ def test_rows_without_an_origin_count_by_the_graph_and_their_time():
     rows = [visit(1, "begin"), visit(2, "left"), visit(3, "shared")]
 
     assert back(2, *rows) == ([3], [])
+
+
+def row(
+    came_from: int | None, *, rewound: bool = False, is_open: bool = False, join: bool = False, joined=()
+) -> Origin:
+    origin = None if came_from is None else UUID(int=came_from)
+    return Origin(origin, [UUID(int=one) for one in joined], is_join=join, is_rewound=rewound, is_open=is_open)
+
+
+def may(visit: int, by: int, rows: dict[int, Origin]) -> bool:
+    return may_take_up(UUID(int=visit), UUID(int=by), {UUID(int=number): one for number, one in rows.items()})
+
+
+def test_a_shorter_or_another_way_takes_the_old_visit_up():
+    """begin (1) had gone by pack (2) to pay (3)."""
+    rows = {1: row(None), 2: row(1, rewound=True), 3: row(2, rewound=True)}
+
+    assert may(3, 1, rows)
+    assert may(3, 4, {**rows, 4: row(1)})
+
+
+def test_what_a_branch_beside_may_come_to_yet_is_left_to_it():
+    """begin (1) has gone to left (2) and right (3); shared (4) was left's."""
+    rows = {1: row(None), 2: row(1, is_open=True), 3: row(1), 4: row(2, rewound=True)}
+
+    assert not may(4, 3, rows)
+    assert not may(4, 3, {**rows, 2: row(1)})  # left has chosen otherwise this time: it is nobody's
+    assert may(4, 2, {**rows, 2: row(1)})
+
+
+def test_what_was_done_for_both_branches_of_a_join_is_done_for_either():
+    """left (2) and right (3) had gone by the join (4) to pay (5); now one of them goes there at once."""
+    rows = {1: row(None), 2: row(1), 3: row(1), 4: row(2, rewound=True, join=True), 5: row(4, rewound=True)}
+
+    assert may(5, 3, rows)
+
+
+def test_who_has_come_to_a_join_has_led_to_what_it_leads_to():
+    """left (2) had paid (5) itself; now both go by the join (4), to which right (3) has come first."""
+    rows = {1: row(None), 2: row(1, joined=[4]), 3: row(1, joined=[4]), 4: row(3, join=True), 5: row(2, rewound=True)}
+
+    assert may(5, 4, rows)
+    assert not may(5, 3, rows)
