@@ -139,8 +139,9 @@ def give_signal(run: WorkflowRun, step: StepRun, signal: Signal, now: datetime) 
 def waiting_for_signal(run: WorkflowRun, name: str) -> StepRun | None:
     """The step that has waited longest for a signal of this name."""
     rows = StepRun.objects.using(database()).filter(run=run, state=StepState.WAITING, waits_on=WaitsOn.SIGNAL)
-    found = next((step for step in rows.order_by("id") if step.input.get("wants") == name), None)
-    return lock_step(found.pk) if found else None
+    given = rows.order_by("id").values_list("pk", "input")
+    found = next((pk for pk, wait in given if isinstance(wait, dict) and wait.get("wants") == name), None)
+    return lock_step(found) if found else None
 
 
 def _item_of(step: StepRun) -> dict[str, JSON]:
@@ -173,6 +174,7 @@ def _new(
     if step is None:
         step = _first(run, name, branch, now, state, visit=before.visits + 1)
     else:
+        integrity.check_input(step)
         visits.stand_again(step, state)
     kept = {"each": step.input["each"]} if "each" in step.input else {}  # of the items that a join gathers
     step.each_step, step.gather, step.input = branch.each_step, branch.gather, {**kept, **branch.input}
@@ -320,7 +322,7 @@ def gather_again(run: WorkflowRun, join: StepRun, now: datetime) -> None:
     """Let a join that a redrive went back before wait again: others that came to it are not done again."""
     visits.stand_again(join, StepState.WAITING)
     join.waits_on, join.waits_for, join.base_sequence = str(WaitsOn.BRANCHES), COMING, run.checkpoint_sequence
-    _put(join)
+    join.store(*visits.AGAIN_FIELDS)
     facts: dict[str, JSON] = {**_named(join), "reason": COMING, "on": join.waits_on}
     journal.record(run, "step.waiting", at=now, step=join, data=facts)
 

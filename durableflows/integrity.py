@@ -11,7 +11,7 @@ from durableflows import journal
 from durableflows.conf import settings
 from durableflows.core.payload import JSON, check_size, keyed_digest
 from durableflows.core.secrecy import find_secret
-from durableflows.errors import InvalidState
+from durableflows.errors import ChangedOutside, InvalidState
 from durableflows.models import StepRun, WorkflowRun
 
 
@@ -114,6 +114,13 @@ def input_key_id(step: StepRun) -> str:
 def is_input_sealed(step: StepRun) -> bool:
     """Does the seal on what the step is given hold?"""
     return input_seal(step) is Seal.HOLDS
+
+
+def check_input(step: StepRun) -> None:
+    """Raise ChangedOutside unless what the step was given is ours: a part of it is about to be kept and sealed anew."""
+    seal = input_seal(step)
+    if seal is not Seal.HOLDS:
+        raise ChangedOutside(why_not(seal, f"what {step.name} is given", input_key_id(step)))
 
 
 def why_not(seal: Seal, what: str, key_id: str) -> str:

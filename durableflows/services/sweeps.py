@@ -152,11 +152,13 @@ def _go_on(step_id: UUID) -> bool:
     if locked is None:
         return False
     (run, step), now = locked, clock.now()
-    decision = _when_due(run, step) if step.wake_at is not None and step.wake_at <= now else None
+    if step.wake_at is None or step.wake_at > now:
+        return False
+    if step.waits_on == WaitsOn.SIGNAL and _is_known(run) and claims.park_if_changed(run, step, now):
+        return True  # it would go where somebody else has written
+    decision = _when_due(run, step)
     if decision is None:
         return False
-    if step.waits_on == WaitsOn.SIGNAL and claims.park_if_changed(run, step, now):
-        return True  # it would go where somebody else has written
     progress.apply(run, step, decision, now=now)
     cross(Boundary.TIMER_BEFORE_COMMIT)
     return True

@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db.models import JSONField, Value
 
-from durableflows import Run, StepReturn, Transient, Workflow, api, each, integrity, step, wait_for
+from durableflows import Permanent, Run, StepReturn, Transient, Workflow, api, each, integrity, step, wait_for
 from durableflows.models import Signal, StepAttempt, StepRun, WorkflowRun
 from durableflows.testing import World, run_step
 from tests.support.flows import Provider, pay_workflow, raise_without_acting
@@ -254,6 +255,51 @@ def test_an_item_that_was_changed_while_it_waited_for_a_signal_is_not_worked_on(
 
     assert "what heard is given" in parked_over(run.pk)
     assert seen == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_join_that_is_gone_back_before_keeps_nothing_that_was_changed(world: World):
+    """P13: how many items may fail stands in what the join was given; the redrive would have sealed it anew."""
+    worked: list[object] = []
+
+    class Stopping(Workflow[Way]):
+        name, deadline = "stopping", timedelta(days=1)
+
+        @step(start=True, to=("work", "gather"))
+        def begin(self, run: Run[Way]) -> StepReturn:
+            return each(self.work, ["a"], key=str, then=self.gather)
+
+        @step(to="gather")
+        def work(self, run: Run[Way]) -> None:
+            worked.append(run.item)
+            raise Permanent("no")
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[Way]) -> None: ...
+
+    run = api.start(Stopping, {})
+    world.run_until_idle()
+    changed = {"each": {"work": {"limit": None, "tolerates": None}}}
+    StepRun.objects.filter(run=run, name="gather").update(input=changed)
+    api.redrive(run.pk, reason="x", step="begin")
+    world.run_until_idle()
+
+    assert "what gather is given" in parked_over(run.pk)
+    assert worked == ["a"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("given", [[], "x", 5, None])
+def test_a_wait_that_holds_no_mapping_any_more_does_not_end_in_an_error(world: World, given: object):
+    run_id = waiting(world, "signal in time")
+    StepRun.objects.filter(run=run_id, waits_on="signal").update(input=Value(given, JSONField()))
+
+    api.signal(run_id, "begin")
+    world.clock.advance(days=3)
+    world.run_until_idle()
+
+    assert "is given" in parked_over(run_id)
+    assert Signal.objects.get(run=run_id).used_by is None
 
 
 @pytest.mark.django_db(transaction=True)
