@@ -109,6 +109,7 @@ def test_a_plan_for_programs_has_every_edge_and_limit():
     ],
 )
 def test_a_plan_says_how_a_lost_answer_is_settled(effect: dict[str, object], says: list[str]):
+    """S2.38."""
     provider = Provider()
     pay_workflow(provider, pay_effect(provider, **effect))  # type: ignore[arg-type]
 
@@ -153,6 +154,7 @@ def test_a_workflow_that_is_not_known_is_named_with_what_is():
 
 
 def test_a_matrix_says_what_follows_where_a_step_declares_it():
+    """S2.39."""
     asking_workflow()
 
     steps = data("matrix", "ask")["steps"]

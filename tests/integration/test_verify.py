@@ -164,6 +164,7 @@ def test_each_change_is_found_where_it_was_made(
     change: Callable[[UUID], None],
     says: str,
 ):
+    """S2.26, P13."""
     bystander = done(world)
     run_id = keeping(world)
 
