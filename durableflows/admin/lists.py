@@ -11,7 +11,8 @@ from typing import Any
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.utils import label_for_field, lookup_field
 from django.contrib.admin.views.main import PAGE_VAR, SEARCH_VAR, ChangeList
-from django.db.models import Model
+from django.db.models import JSONField, Model, QuerySet
+from django.http import HttpRequest
 from django.utils.text import Truncator
 
 from durableflows.explain_words import state_words
@@ -20,10 +21,24 @@ from durableflows.templatetags.durableflows import fact, time
 CELL_LIMIT = 200
 
 
+def _payloads(model: Any) -> set[str]:
+    return {field.name for field in model._meta.concrete_fields if isinstance(field, JSONField)}
+
+
 class Table(ChangeList):
     """A list of rows with words in its cells."""
 
     search_name = SEARCH_VAR
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        """Leave payloads out that no cell shows: a page of runs must not load what each of them remembers (R31)."""
+        rows = super().get_queryset(request, exclude_parameters)
+        loads: tuple[str, ...] = getattr(self.model_admin, "list_loads", ())
+        joined = rows.query.select_related
+        left_out = _payloads(self.model) - set(loads)
+        for name in joined if isinstance(joined, dict) else ():
+            left_out |= {f"{name}__{field}" for field in _payloads(self.opts.get_field(name).related_model)}
+        return rows.defer(*left_out)
 
     @property
     def nothing(self) -> str:

@@ -64,6 +64,8 @@ class ReadOnly(ModelAdmin):
     sortable_by = ()
     # Leads from a row to its tenant's name; empty where rows belong to no run.
     tenant: ClassVar[str] = ""
+    # JSON fields that the cells of the list need; all others are left out of it.
+    list_loads: ClassVar[tuple[str, ...]] = ()
     # Whoever knows a lease can write as its holder.
     exclude = ("lease_token", "lookup_token", "probe_token", "token_digest")
 

@@ -70,6 +70,7 @@ class ApprovalRequestAdmin(ReadOnly):
 
     tenant = "tenant"
     list_display = ("what", "amount", "to_whom", "asked_by", "since", "expires", "standing")
+    list_loads = ("binding", "context")
     list_filter = (StandingFilter, WorkflowOfRunFilter)
     search_fields = ("title__icontains", "requester_name__exact")
     search_help_text = "Words of the title, who asked, or the request's id"
