@@ -24,7 +24,7 @@ from durableflows.core.definition import (
     WorkflowDefinition,
 )
 from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind, InDoubt, Outcome, Waits
-from durableflows.core.payload import JSON, check_size, storable
+from durableflows.core.payload import JSON, check_size
 from durableflows.core.pins import Manifest
 from durableflows.core.references import ArtifactRef, SecretRef
 from durableflows.core.refs import StepRef
@@ -76,7 +76,7 @@ class RunContext(Run[WorkflowState]):
     def give_result(self, value: object) -> None:
         """Give this step's result to the join that gathers it. See `Run.give_result`."""
         what = f"the result of {self._step.name}"
-        result = storable(shape.plain(value, what=what))
+        result = shape.plain_marked(value, what=what)
         check_size(result, settings().MAX_STATE_BYTES, what)
         integrity.refuse_secrets(result, what)
         self.given_result = result
@@ -98,6 +98,7 @@ class RunContext(Run[WorkflowState]):
         name = operation or effect.name
         self._check(effect, name)
         data = effect.dump_arguments(arguments)
+        check_size(data, settings().MAX_STATE_BYTES, f"what {name} is called with")
         integrity.refuse_secrets(data, f"what {name} is called with")
         cross(Boundary.EFFECT_BEFORE_RESERVE)
         send_by = time.monotonic() + SEND_BY_SECONDS

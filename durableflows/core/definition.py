@@ -19,7 +19,7 @@ from durableflows.core import shape
 from durableflows.core.arguments import Arguments
 from durableflows.core.merge import Merge
 from durableflows.core.migrations import MigrationDefinition
-from durableflows.core.payload import JSON, sha256, storable, storable_text
+from durableflows.core.payload import JSON, sha256, storable_text
 from durableflows.core.pins import Pins
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition
@@ -132,8 +132,8 @@ class Facts:
         Text that PostgreSQL cannot store is marked: a name typed with NUL must not keep anybody from being asked.
         Raises InvalidState naming the fact that has none (NaN, an ORM row).
         """
-        binding = storable(shape.plain(self.binding, what="binding facts"))
-        context = storable(shape.plain(self.context, what="context facts"))
+        binding = shape.plain_marked(self.binding, what="binding facts")
+        context = shape.plain_marked(self.context, what="context facts")
         return {"binding": binding, "context": context}
 
 

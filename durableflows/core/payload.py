@@ -31,9 +31,13 @@ def canonical(value: object) -> bytes:
     A whole number has one spelling whatever its type (1.0 and 1e0 are 1): PostgreSQL's jsonb gives 1e16 back
     as an integer, and the digest of what was read must be that of what was written.
     Raises InvalidState for anything that is not JSON: other types, keys that are not text, NaN, infinity, lone
-    surrogates.
+    surrogates; and for whole numbers of more digits than Python reads back.
     """
-    text = json.dumps(_plain(value, ""), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    plain = _plain(value, "")
+    try:
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    except ValueError as error:  # more than sys.get_int_max_str_digits()
+        raise InvalidState(f"a number has too many digits: {error}") from None
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from durableflows.core import shape
-from durableflows.core.payload import JSON, sha256, storable, storable_text
+from durableflows.core.payload import JSON, sha256, storable_text
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import InvalidDefinition, InvalidState, NotFoundError
 
@@ -59,7 +59,7 @@ def _text(where: str, option: str, name: str, value: object) -> str:
 
 def _policy(where: str, name: str, value: object) -> JSON:
     try:
-        return storable(shape.plain(value, what=f"policies[{name!r}]"))
+        return shape.plain_marked(value, what=f"policies[{name!r}]")
     except InvalidState as error:
         raise InvalidDefinition(f"{where}: {error}") from None
 

@@ -48,8 +48,9 @@ def directive_of(returned: object, place: Place) -> Directive:
     if isinstance(returned, Fail):
         return Fail(storable_text(mask_text(str(returned.reason))))
     if isinstance(returned, Succeed):
-        canonical(returned.result)
-        return Succeed(storable(returned.result))
+        result = storable(returned.result)
+        canonical(result)
+        return Succeed(result)
     if returned is None:
         return _way_on(place.step)
     onward = list(returned) if isinstance(returned, tuple | list) else [returned]

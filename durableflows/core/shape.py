@@ -6,7 +6,8 @@ Owns the one way in which state, arguments and receipts are written and read. Ca
 
 import json
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -26,8 +27,12 @@ def dump(adapter: TypeAdapter[T], value: T, *, what: str) -> JSON:
     The value is checked as a whole again: lists and dicts inside it may have been changed since it was made.
     Raises InvalidState with all problems.
     """
-    data = write(adapter, value, what=what)
-    refuse_unstorable(data, what=what)
+
+    def refused(data: JSON) -> JSON:
+        refuse_unstorable(data, what=what)
+        return data
+
+    data = _written(adapter, value, what=what, change=refused)
     if load(adapter, data, what=what) != value:
         raise InvalidState(
             f"{what}: comes back from JSON as another value: give each field its exact type, "
@@ -52,6 +57,14 @@ def write_marked(adapter: TypeAdapter[T], value: T, *, what: str) -> JSON:
 def plain(value: object, *, what: str) -> JSON:
     """Write a value of any type that has a JSON form. Raises InvalidState for one that has none."""
     return write(_ANYTHING, value, what=what)
+
+
+def plain_marked(value: object, *, what: str) -> JSON:
+    """Write a fact of any type that has a JSON form: text that cannot be stored is marked. Raises as `plain`."""
+    # Marked before it is written too, for pydantic refuses a lone surrogate in a key. One that is no text is refused.
+    with suppress(TypeError):
+        value = storable(cast(JSON, value))
+    return write_marked(_ANYTHING, value, what=what)
 
 
 def as_object(data: JSON) -> dict[str, JSON]:
@@ -106,6 +119,8 @@ def _written(adapter: TypeAdapter[T], value: T, *, what: str, change: Callable[[
         data = change(plainly)
         canonical(data)
     except (PydanticSerializationError, UnicodeError, InvalidState) as error:
+        if isinstance(error, InvalidState) and error.problems:
+            raise
         raise _cannot_write(adapter, value, error, what=what) from None
     return data
 

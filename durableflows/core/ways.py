@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from durableflows.core import shape
-from durableflows.core.payload import JSON, check_text, storable
+from durableflows.core.payload import JSON, check_text
 from durableflows.core.refs import StepRef
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition, InvalidState
@@ -183,7 +183,7 @@ def _items(items: list[Any], key: Callable[[Any], str] | None) -> tuple[tuple[st
         check_text(name, LONGEST_KEY, "the key of an item")
         if not name or name in named:
             raise InvalidState(f"each: item {position} has the key {name!r}: keys must be unique and not empty")
-        named[name] = storable(shape.plain(item, what=f"item {name}"))
+        named[name] = shape.plain_marked(item, what=f"item {name}")
     return tuple(named.items())
 
 

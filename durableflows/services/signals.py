@@ -7,7 +7,7 @@ from durableflows import arrivals, clock, integrity, journal, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import shape
-from durableflows.core.payload import JSON, check_size, check_text, storable
+from durableflows.core.payload import JSON, check_size, check_text
 from durableflows.core.ways import LONGEST_SIGNAL
 from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate
 from durableflows.models import Signal, WorkflowRun
@@ -31,7 +31,7 @@ def signal(run_id: UUID | str, name: str, payload: object, *, dedup_key: str, by
     check_text(dedup_key, 200, "dedup_key")
     if not name:
         raise InvalidState("a signal needs a name, the one that wait_for(...) names")
-    data = storable(shape.plain(payload, what=f"the payload of signal {name}"))
+    data = shape.plain_marked(payload, what=f"the payload of signal {name}")
     check_size(data, settings().MAX_STATE_BYTES, f"the payload of signal {name}")
     integrity.refuse_secrets(data, f"the payload of signal {name}")
     run = run_for(run_id, by)

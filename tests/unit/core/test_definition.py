@@ -29,7 +29,17 @@ def test_facts_are_written_as_json() -> None:
     assert sha256(facts.dump()) == sha256(Facts(context=dict(facts.context), binding=dict(facts.binding)).dump())
 
 
-@pytest.mark.parametrize("value", [object(), float("nan"), {"deep": [float("inf")]}, "\ud800", {1: object()}])
+def test_text_that_cannot_be_stored_is_marked_so_that_somebody_is_asked() -> None:
+    """R30."""
+    asked = Facts(binding={"to": "a\0b\ud800", "a\0": 1}, context={"\ud800": ["\ud800"]})
+
+    assert asked.dump() == {
+        "binding": {"to": "a⟦U+0000⟧b⟦U+D800⟧", "a⟦U+0000⟧": 1},
+        "context": {"⟦U+D800⟧": ["⟦U+D800⟧"]},
+    }
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), {"deep": [float("inf")]}, {1: object()}])
 def test_facts_that_have_no_json_form_are_refused(value: object) -> None:
     with pytest.raises(InvalidState, match="binding facts"):
         Facts(binding={"amount": value}).dump()
