@@ -206,7 +206,8 @@ def _waiting(step: StepRun, rows: Rows) -> str:
 def _after_wait(step: StepRun) -> str:
     """What a waiting step leads to when its time is over, or when what it waits for is here."""
     if step.waits_on == WaitsOn.SIGNAL and step.wake_at is not None:
-        return f"without it {plain(step.input.get('on_timeout') or '')} goes on"
+        given = step.input if isinstance(step.input, dict) else {}
+        return f"without it {plain(given.get('on_timeout') or '')} goes on"
     return f"{plain(step)} goes on"
 
 

@@ -93,7 +93,7 @@ class WorkflowRunAdmin(ReadOnly):
             "opts": self.opts,
             "run": run,
             "explanation": api.explain(run.pk, by=request.user),
-            "facts": list(run.data.items()),
+            "facts": _facts(run),
             "steps": _steps(run),
             "effects": _effects(run),
             "requests": _requests(run, request.user, self.admin_site.name),
@@ -110,6 +110,11 @@ class WorkflowRunAdmin(ReadOnly):
 def run_address(run_id: UUID, site: str) -> str:
     """The address of a run's page."""
     return reverse("admin:durableflows_workflowrun_change", args=[run_id], current_app=site)
+
+
+def _facts(run: WorkflowRun) -> list[tuple[str, Any]]:
+    """The fields of the state; as one where somebody has put something else in its place, which parks the run."""
+    return list(run.data.items()) if isinstance(run.data, dict) else [("state", run.data)]
 
 
 def _steps(run: WorkflowRun) -> list[tuple[StepRun, list[StepAttempt]]]:

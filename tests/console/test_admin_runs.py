@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import JSONField, Value
 from django.urls import reverse
+from django.utils import timezone
 
 from durableflows import api
-from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun
+from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.runner import run_step
 from tests.support.pages import HOSTILE, Ask, Browse, People, address, is_inert, rows, text
 
@@ -48,6 +50,21 @@ def test_rows_cannot_be_changed_by_hand(asked: ApprovalRequest, person: People, 
             assert client.get(f"{page}change/").status_code in (200, 302), model
 
     assert rows() == before
+
+
+@pytest.mark.parametrize("put", [[1, 2], "text", 5, None])
+def test_a_run_whose_state_somebody_replaced_is_shown(
+    asked: ApprovalRequest, person: People, browse: Browse, put: object
+):
+    """Who is to cure it must see it (P13)."""
+    WorkflowRun.objects.filter(pk=asked.run_id).update(data=Value(put, JSONField()), parked_reason="integrity")
+    waits = {"state": "WAITING", "waits_on": "signal", "wake_at": timezone.now()}
+    StepRun.objects.filter(pk=asked.step_id).update(input=Value(put, JSONField()), **waits)
+
+    client = browse(person("root", is_superuser=True))
+
+    assert client.get(f"/admin/durableflows/workflowrun/{asked.run_id}/change/").status_code == 200
+    assert client.get(f"/admin/durableflows/steprun/{asked.step_id}/change/").status_code == 200
 
 
 def test_leases_are_shown_to_nobody(asked: ApprovalRequest, person: People, browse: Browse):
