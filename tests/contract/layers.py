@@ -133,6 +133,9 @@ DOCTOR = (
 # What people and programs ask the engine.
 DOORS = (
     "explain_words",
+    "explain_rows",
+    "explain_standing",
+    "explain_next",
     "explain",
     *DOCTOR,
     "api",

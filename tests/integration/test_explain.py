@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from durableflows import NeedsHuman, Transient, UnknownOutcome, api, claims, explain, journal, leases
+from durableflows import NeedsHuman, Transient, UnknownOutcome, api, claims, explain, explain_rows, journal, leases
 from durableflows.core import registry
 from durableflows.explain_words import moment, plain, reference_of
 from durableflows.models import SideEffect, StepRun, WorkflowRun
@@ -264,9 +264,9 @@ def test_the_number_of_queries_does_not_grow(world: World, length: int):
         story = explain.explain_run(run)
 
     assert len(queries) == 5
-    assert len(story.lines) <= explain.EVENTS_SHOWN + 1
+    assert len(story.lines) <= explain_rows.EVENTS_SHOWN + 1
     if length:
-        hidden = run.event_sequence - explain.EVENTS_SHOWN
+        hidden = run.event_sequence - explain_rows.EVENTS_SHOWN
         assert story.lines[0].text == f"{hidden} earlier events are not shown"
 
 

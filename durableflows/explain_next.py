@@ -1,0 +1,118 @@
+"""What comes next in a run and when, and which verbs are accepted now. Pure, from its rows."""
+
+from datetime import datetime
+
+from durableflows import explain_standing
+from durableflows.core.states import EFFECT_OPEN, EffectState, EndingReason, ParkedReason, RunState, StepState
+from durableflows.explain_rows import Rows
+from durableflows.explain_words import plain
+from durableflows.models import SideEffect, StepRun, WorkflowRun
+
+RESOLVABLE = (EffectState.UNKNOWN, EffectState.ACCEPTED)
+
+
+def what_comes(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
+    """What happens next by itself, and when; no time: a person must do something."""
+    if run.ended_at is not None:
+        return _next_after_end(run, rows)
+    moving = [step for step in rows.steps if not run.parked_reason or _goes_on_parked(step)]
+    # What waits for a signal, a child or other branches has no time of its own: the deadline is the limit.
+    things = [_next_of(step, rows) for step in moving if not step.waits_on or step.wake_at is not None]
+    if not run.ending_reason:
+        things.append((run.deadline_at, "the deadline ends the run"))
+    else:
+        things += [(row.settles_at, _SETTLES.format(plain(row))) for row in rows.effects if _is_flying(row, rows)]
+    timed = [(at, text) for at, text in things if at is not None]
+    untimed = [text for at, text in things if at is None]
+    if untimed:
+        return untimed[0], None
+    if run.parked_reason and not moving:
+        return "a person lets it go on; else the deadline ends the run", run.deadline_at
+    return _first(timed) if timed else ("the run ends", rows.now)
+
+
+def _next_after_end(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
+    """Lookups go on after the end: of what was found absent, and of what an abandoned run left open."""
+    things = [(row.audit_at, f"{plain(row)} is looked up once more") for row in rows.effects if row.audit_at]
+    left = [row for row in rows.effects if row.state in EFFECT_OPEN]
+    things += [(row.next_lookup_at, f"the provider is asked about {plain(row)}") for row in left if row.next_lookup_at]
+    if not things and left:
+        return f"{plain(run.heir_name) or 'a person'} finds out what happened with {explain_standing.names(left)}", None
+    return _first(things) if things else ("", None)
+
+
+def _goes_on_parked(step: StepRun) -> bool:
+    """Does something of the step go on in a parked run? Its timers, signals' times and children's ends wait."""
+    return step.state in _GOES_ON_PARKED and not step.waits_on
+
+
+_GOES_ON_PARKED = (StepState.RUNNING, StepState.NEEDS_RECONCILIATION, StepState.WAITING, StepState.WAITING_HUMAN)
+_SETTLES = "after that no request of {} can arrive any more"
+
+
+def _first(timed: list[tuple[datetime, str]]) -> tuple[str, datetime]:
+    at, text = min(timed)
+    return text, at
+
+
+def _is_flying(row: SideEffect, rows: Rows) -> bool:
+    return row.settles_at is not None and row.settles_at > rows.now
+
+
+def _next_of(step: StepRun, rows: Rows) -> tuple[datetime | None, str]:
+    """When a step's next thing is due. No time: only a person moves it."""
+    if step.needs_person:
+        return None, f"a person decides: {plain(step.waits_for)}"
+    if step.state == StepState.RUNNING:
+        return step.must_end_by, f"the worker must end {plain(step)} by then"
+    if step.state == StepState.WAITING_HUMAN:
+        request = next((request for request in rows.requests if request.step_id == step.pk), None)
+        is_handed_on = request is not None and explain_standing.has_rung(request)
+        then = "others are asked" if is_handed_on else "the request expires and is rejected"
+        return request.expires_at if request else None, then
+    if step.state == StepState.RETRY_SCHEDULED:
+        return step.wake_at, f"{plain(step)} is tried again"
+    if step.state == StepState.READY:
+        if step.wake_at is not None and step.wake_at > rows.now:
+            return step.wake_at, f"{plain(step)} goes on"
+        return step.resend_at, f"{plain(step)} is sent again if no worker has taken it"
+    if step.waits_on:
+        return step.wake_at, explain_standing.after_wait(step)
+    lookups = [row.next_lookup_at for row in rows.effects if row.step_id == step.pk and row.next_lookup_at]
+    return step.wake_at, f"{plain(step)}: the provider is asked" if lookups else f"{plain(step)} is looked at again"
+
+
+_LIMITS = (EndingReason.BUDGET, EndingReason.DEADLINE)
+
+
+def safe_verbs(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
+    """Verbs that are accepted now and can do no harm to what is under way."""
+    goes_on = run.ended_at is None and not run.ending_reason
+    is_paused = run.parked_reason == ParkedReason.PAUSED
+    retries = (bool(run.parked_reason) and not is_paused) or any(
+        step.state == StepState.RETRY_SCHEDULED for step in rows.steps
+    )
+    answers = any(rows.now < request.expires_at for request in rows.requests) and rows.now < run.deadline_at
+    verbs = {
+        "answer": goes_on and answers,
+        "cancel": run.ended_at is None and run.cancel_asked_at is None,
+        "pause": goes_on and not run.parked_reason,
+        "resume": goes_on and is_paused,
+        "retry": goes_on and retries and not is_paused,
+        "extend": run.ending_reason in _LIMITS and run.state != RunState.ABANDONED and _may_reopen(run),
+        "redrive": run.state == RunState.FAILED and _may_reopen(run) and rows.now < run.deadline_at,
+        "resolve": any(_is_resolvable(row, rows) for row in rows.effects),
+    }
+    return tuple(verb for verb, is_safe in verbs.items() if is_safe)
+
+
+def _may_reopen(run: WorkflowRun) -> bool:
+    """A cancel is final, and so is the end of a child: the run that started it is told within seconds."""
+    return run.cancel_asked_at is None and (run.ended_at is None or run.parent_id is None)
+
+
+def _is_resolvable(row: SideEffect, rows: Rows) -> bool:
+    if row.state in RESOLVABLE:
+        return True
+    asks = any(step.pk == row.step_id and step.needs_person for step in rows.steps)
+    return row.state == EffectState.ABSENT and not row.verdict and asks

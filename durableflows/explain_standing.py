@@ -1,0 +1,122 @@
+"""The sentence on top of an explanation: why the run stands where it stands, or how it ended. Pure, from its rows."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from durableflows.core.states import EFFECT_OPEN, ParkedReason, RunState, StepState, WaitsOn
+from durableflows.explain_rows import Rows
+from durableflows.explain_words import full_stop, moment, plain, when
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+
+
+def sentence(run: WorkflowRun, rows: Rows) -> str:
+    """Say in a sentence why the run stands where it stands, or how it ended; an alert is said too."""
+    sentence = _end(run, rows) if run.ended_at else _standing(run, rows)
+    alert = plain(run.alert)
+    return f"{full_stop(sentence)} Look at this: {alert}" if alert and alert not in sentence else sentence
+
+
+def _end(run: WorkflowRun, rows: Rows) -> str:
+    assert run.ended_at is not None
+    by = f" by {plain(run.cancel_asked_by)}" if run.state == RunState.CANCELLED and run.cancel_asked_by else ""
+    why = f": {plain(run.error_text)}" if run.error_text else ""
+    inherited = [row for row in rows.effects if row.state in EFFECT_OPEN]
+    left = f"; still open: {names(inherited)}" if inherited else ""
+    left += f", inherited by {plain(run.heir_name)}" if inherited and run.heir_name else ""
+    return f"{run.word.capitalize()}{by} {when(run.ended_at, rows.now)}{why}{left}"
+
+
+def _standing(run: WorkflowRun, rows: Rows) -> str:
+    if run.ending_reason:
+        return _ending(run, rows)
+    if run.parked_reason == ParkedReason.PAUSED:
+        return f"Paused {plain(run.parked_detail)}"
+    if run.parked_reason:
+        return f"Needs attention, {plain(run.parked_reason)}: {plain(run.parked_detail)}"
+    for state, tell in _TELLERS.items():
+        step = next((step for step in rows.steps if step.state == state), None)
+        if step is not None:
+            return tell(step, rows)
+    return run.word.capitalize()
+
+
+def _ending(run: WorkflowRun, rows: Rows) -> str:
+    by = f" by {plain(run.cancel_asked_by)}" if run.cancel_asked_by else ""
+    open_effects = [row for row in rows.effects if row.state in EFFECT_OPEN]
+    flying = [row for row in rows.effects if row.settles_at is not None and row.settles_at > rows.now]
+    waits = f"; first {names(open_effects or flying)} must be settled" if open_effects or flying else ""
+    return f"Ending ({plain(run.ending_reason)}{by}): {plain(run.error_text)}{waits}"
+
+
+def names(effects: Iterable[SideEffect]) -> str:
+    """Name effects, each once."""
+    return plain(", ".join(sorted({str(row) for row in effects})))
+
+
+def _checking(step: StepRun, rows: Rows) -> str:
+    doubtful = [row for row in rows.effects if row.step_id == step.pk and row.is_in_doubt]
+    what = f"{names(doubtful)} may have happened" if doubtful else f"{plain(step)} is not settled"
+    why = f": {plain(step.waits_for)}" if step.waits_for else ""
+    return f"A person must find out: {what}{why}" if step.needs_person else f"Checking what happened: {what}{why}"
+
+
+def _working(step: StepRun, rows: Rows) -> str:
+    since = f" since {moment(step.started_at, rows.now)}" if step.started_at and step.attempts == 1 else ""
+    return f"Working on {plain(step)}{since}" + (f", attempt {step.attempts}" if step.attempts > 1 else "")
+
+
+def _ready(step: StepRun, rows: Rows) -> str:
+    if step.wake_at is not None and step.wake_at > rows.now:
+        return f"{plain(step)} goes on {when(step.wake_at, rows.now)}: {plain(step.retry_reason)}"
+    if step.send_error:
+        return f"{plain(step)} could not be sent to a worker: {plain(step.send_error)}"
+    if step.retry_reason and not step.sent_at:
+        return f"{plain(step)} is next: {plain(step.retry_reason)}"
+    return f"{plain(step)} waits for a worker since {moment(step.sent_at or step.created_at, rows.now)}"
+
+
+def _retrying(step: StepRun, rows: Rows) -> str:
+    at = f" {when(step.wake_at, rows.now)}" if step.wake_at else ""
+    return f"{plain(step)} did not work ({plain(step.retry_reason)}); it is tried again{at}"
+
+
+def _asking(step: StepRun, rows: Rows) -> str:
+    request = next((request for request in rows.requests if request.step_id == step.pk), None)
+    if request is None:
+        return "Waiting for a decision"
+    then = "then others are asked" if has_rung(request) else "rejected by itself"
+    at = when(request.expires_at, rows.now)
+    expiry = f"{then}, {at}" if has_rung(request) else f"{then} {at}"
+    return f"Waiting for a decision since {moment(request.created_at, rows.now)}; {expiry}"
+
+
+def has_rung(request: ApprovalRequest) -> bool:
+    """Are others asked when nobody answers in time?"""
+    return request.ladder_position < len(request.ladder)
+
+
+def _waiting(step: StepRun, rows: Rows) -> str:
+    if step.waits_on:
+        at = f", {when(step.wake_at, rows.now)}" if step.wake_at else ""
+        then = after_wait(step)
+        return f"Waiting for {plain(step.waits_for)}" + (f"{at}: {then}" if at else f"; then {then}")
+    start = "A person is needed" if step.needs_person else "Waiting"
+    return f"{start}: {plain(step.waits_for)}" if step.waits_for else f"{start} at {plain(step)}"
+
+
+def after_wait(step: StepRun) -> str:
+    """What a waiting step leads to when its time is over, or when what it waits for is here."""
+    if step.waits_on == WaitsOn.SIGNAL and step.wake_at is not None:
+        given = step.input if isinstance(step.input, dict) else {}
+        return f"without it {plain(given.get('on_timeout') or '')} goes on"
+    return f"{plain(step)} goes on"
+
+
+# In the order in which `core.plan` lets a step's state decide for the run.
+_TELLERS: Mapping[StepState, Callable[[StepRun, Rows], str]] = {
+    StepState.NEEDS_RECONCILIATION: _checking,
+    StepState.RUNNING: _working,
+    StepState.READY: _ready,
+    StepState.RETRY_SCHEDULED: _retrying,
+    StepState.WAITING_HUMAN: _asking,
+    StepState.WAITING: _waiting,
+}
