@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -18,7 +18,7 @@ from uuid import UUID
 from durableflows import api, boundaries, clock
 from durableflows.boundaries import Boundary
 from durableflows.errors import DurableflowsError
-from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
+from durableflows.models import EffectSend, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import due, fakes, promises
 from durableflows.testing.crashes import Crash
@@ -27,26 +27,13 @@ from durableflows.testing.people import TRIES, People
 from durableflows.testing.promises import Broken, Standing
 from durableflows.testing.provider import Provider
 from durableflows.testing.scenarios import Scenario
+from durableflows.testing.work import Killed, Work, lease_of, rows_of
 from durableflows.testing.world import FakeClock, World
 from durableflows.transactions import database
 
 TURNS, NESTED = 500, 3
 LATE_MOVES = 2
 """A late message comes after the clock has moved so often, or after the end."""
-
-
-class Killed(Crash):
-    """As a crash, and the worker's parent reports it at once."""
-
-
-@dataclass
-class Work:
-    """What one worker is doing. `fenced`: the rows as they were when it went on without its lease."""
-
-    name: str
-    arguments: tuple[str, ...]
-    answered: str = ""
-    fenced: tuple[object, ...] | None = None
 
 
 @dataclass
@@ -243,7 +230,7 @@ class Simulation(World):
             self._survive(lambda: self.deliver(name, arguments, task_id=task_id), name, task_id)
         finally:
             self._at_work.pop()
-        if work.fenced is not None and work.fenced != _rows_of(work):
+        if work.fenced is not None and work.fenced != rows_of(work):
             self.blame("P2", f"a worker of {name} changed its step or run after it had lost its lease")
 
     def _sweep(self) -> bool:
@@ -317,14 +304,14 @@ class Simulation(World):
     def _stall(self, boundary: Boundary) -> None:
         """Stop here until the lease is gone, let others work meanwhile, and go on."""
         work = self._at_work[-1]
-        token, ends_at = _lease_of(work)
+        token, ends_at = lease_of(work)
         self.tell(f"{work.name} stalls: {boundary}")
         if ends_at is not None:
             self.clock.move_to(ends_at + timedelta(microseconds=1))
         self._work_until_death()  # who dies meanwhile keeps a lease that the stalled one must respect
         self.tell(f"{work.name} goes on")
-        if work.fenced is not None or (token is not None and _lease_of(work)[0] != token):
-            work.fenced = _rows_of(work)
+        if work.fenced is not None or (token is not None and lease_of(work)[0] != token):
+            work.fenced = rows_of(work)
 
     def _watch(self, boundary: Boundary) -> None:
         """What must hold at a boundary itself, from its text in `boundaries.py`."""
@@ -375,20 +362,3 @@ class Simulation(World):
             check(run)
         except AssertionError as error:
             self.blame("check", str(error).splitlines()[0] if str(error) else "an assertion of the scenario failed")
-
-
-def _lease_of(work: Work) -> tuple[object, datetime | None]:
-    """Token and end of the lease that a worker has, or believes to have: of its step, or of its question."""
-    if len(work.arguments) == 2:
-        rows = StepRun.objects.using(database()).filter(pk=work.arguments[1])
-        return rows.values_list("lease_token", "must_end_by").first() or (None, None)
-    effects = SideEffect.objects.using(database()).filter(pk=work.arguments[0])
-    ends_at = effects.values_list("lookup_must_end_by", flat=True).first()
-    return None, ends_at  # the answer of a late question may be used while the row is as it was
-
-
-def _rows_of(work: Work) -> tuple[object, ...]:
-    """What a worker without the lease may not change: its step and the run's checkpoint and end."""
-    rows = StepRun.objects.using(database()).filter(pk=work.arguments[1])
-    fields = ("state", "lease_token", "attempts", "ended_at", "run__checkpoint_sequence", "run__ended_at")
-    return tuple(rows.values_list(*fields).get())

@@ -179,6 +179,7 @@ EDGES = (
     "testing.due",
     "testing.promises",
     "testing.people",
+    "testing.work",
     "testing.play",
     "testing.checkpoints",
     "testing.report",
