@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 
 from durableflows import DurableflowsError, Transient, UnknownOutcome, api
 from durableflows.core.states import EFFECT_OPEN
-from durableflows.doctor import Severity, examine
+from durableflows.doctor import Severity, examine, verify
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.services import reconcile, sweeps
 from durableflows.testing import World
@@ -75,6 +75,7 @@ class Mix:
             self.resume,
             self.resume,
             self.extend,
+            self.edit,
             self.redrive,
             self.redrive,
             self.abandon,
@@ -145,6 +146,11 @@ class Mix:
         if dice.random() < 0.3:
             WorkflowRun.objects.filter(pk=run_id, ended_at__isnull=True).update(deadline_at=self.world.clock.now())
         api.extend(run_id, by=self.boss, reason="x", deadline=timedelta(days=dice.choice([1, 14])))
+
+    def edit(self, run_id: UUID, dice: random.Random) -> None:
+        """Also what was approved, and what an effect is asked to do."""
+        changes: dict[str, object] = dice.choice([{"amount": 5}, {"amount": 6}, {"receipt_id": "by hand"}])
+        api.edit(run_id, by=self.boss, reason="x", changes=changes)
 
     def redrive(self, run_id: UUID, dice: random.Random) -> None:
         """Never with `repeat`: the provider must not act twice."""
@@ -221,6 +227,7 @@ def test_all_verbs_at_once(world: World, django_user_model: type[User], seed: in
     for run in WorkflowRun.objects.filter(ended_at__isnull=True):
         mix.settle_down(run)
     assert broken() == []
+    assert verify().findings == ()
     assert_acts_once(mix.provider)
     for run in WorkflowRun.objects.all():
         assert_chain(run)
