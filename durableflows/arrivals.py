@@ -65,6 +65,15 @@ def arrive(run: WorkflowRun, name: str, branch: Branch, now: datetime, boundary:
     """Make the next visit of a step READY and send it after the commit; at a join, wait for the other branches."""
     if _is_join(run, name):
         return _join(run, name, branch, now)
+    return _begin(run, name, branch, now, boundary)
+
+
+def arrive_to_clean_up(run: WorkflowRun, name: str, now: datetime) -> StepRun:
+    """Make the step READY that the run's clean-up begins with. Needs no declaration: no clean-up begins at a join."""
+    return _begin(run, name, MAIN, now, Boundary.CLEANUP_BEFORE_SEND)
+
+
+def _begin(run: WorkflowRun, name: str, branch: Branch, now: datetime, boundary: Boundary) -> StepRun:
     step = _new(run, name, branch, now)
     make_due(step, now)
     _put(step)
@@ -185,7 +194,9 @@ def _new(
 
 
 def _first(run: WorkflowRun, name: str, branch: Branch, now: datetime, state: StepState, *, visit: int) -> StepRun:
-    return StepRun(run=run, name=name, visit=visit, item_key=branch.item_key, created_at=now, state=state)
+    step = StepRun(run=run, name=name, visit=visit, item_key=branch.item_key, created_at=now, state=state)
+    step.of_cleanup = run.is_cleaning_up
+    return step
 
 
 def _put(step: StepRun) -> None:
@@ -295,6 +306,7 @@ def _item_steps(run: WorkflowRun, way: Each, join: StepRun, branch: Branch, now:
         else:
             visit = before.get(key, 0) + 1
             step = StepRun(run=run, name=way.step, visit=visit, item_key=key, created_at=now, state=state)
+            step.of_cleanup = run.is_cleaning_up
         step.each_step, step.gather, step.came_from, step.input = way.step, join, branch.came_from, {"item": item}
         step.base_sequence = run.checkpoint_sequence
         if has_turn:

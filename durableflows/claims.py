@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.contrib.contenttypes.models import ContentType
 
-from durableflows import clock, groups, integrity, journal, ledger, progress
+from durableflows import clock, endings, groups, integrity, journal, ledger, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import decide, registry
@@ -65,24 +65,15 @@ def _refused(
     """Give the definition when the claim may go on; otherwise write what stands in its way."""
     if run.ended_at or run.parked_reason:
         return None
-    if run.ending_reason:
-        progress.conclude(run, now)  # sends a step in doubt to reconciliation, or ends the run
+    if not run.lets(of_cleanup=step.of_cleanup):
+        progress.conclude(run, now)  # sends a step in doubt to reconciliation, or brings the end on
         return None
     definition = _definition(run, step, now)
     if definition is None:
         return None
     if park_if_changed(run, step, now):
         return None
-    if now >= run.deadline_at:
-        progress.begin_ending(
-            run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now
-        )
-        progress.conclude(run, now)
-        return None
-    if is_used_up(run.budget, "attempts", run.attempts_count):
-        progress.begin_ending(
-            run, EndingReason.BUDGET, f"the budget of {run.budget['attempts']} attempts is used up", now
-        )
+    if _is_over(run, now):
         progress.conclude(run, now)
         return None
     return None if _needs_look(run, step, definition, effects, now) else definition
@@ -94,6 +85,27 @@ def park_if_changed(run_locked: WorkflowRun, step_locked: StepRun, now: datetime
     if changed:
         park(run_locked, ParkedReason.INTEGRITY, changed, now)
     return bool(changed)
+
+
+def _is_over(run: WorkflowRun, now: datetime) -> bool:
+    """Has a limit been reached? Then the run begins to end. A clean-up has a time of its own and no budget."""
+    if run.is_cleaning_up:
+        return end_cleanup_if_late(run, now)
+    if now >= run.deadline_at:
+        endings.begin(run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now)
+    elif is_used_up(run.budget, "attempts", run.attempts_count):
+        text = f"the budget of {run.budget['attempts']} attempts is used up"
+        endings.begin(run, EndingReason.BUDGET, text, now)
+    return bool(run.ending_reason)
+
+
+def end_cleanup_if_late(run_locked: WorkflowRun, now: datetime) -> bool:
+    """Give a clean-up up whose time is over. In memory; the caller concludes the run. False: it has time left."""
+    run = run_locked
+    if run.cleanup_until is None or now < run.cleanup_until:
+        return False
+    endings.fail_cleanup(run, f"it was not done by {run.cleanup_until:%Y-%m-%d %H:%M}", now)
+    return True
 
 
 def _changed_from_outside(run: WorkflowRun, step: StepRun) -> str:
@@ -252,6 +264,7 @@ def view(
     had_sends: bool = False,
 ) -> Claim:
     """The run as a step's context reads it. Without a token nothing can be reserved or settled with it."""
+    ends_by = run.ends_by(of_cleanup=step.of_cleanup)
     lease = Lease(
         run_id=run.pk,
         step_id=step.pk,
@@ -263,13 +276,13 @@ def view(
         step=step.name,
         visit=step.visit,
         item_key=step.item_key,
-        must_end_by=must_end_by or run.deadline_at,
+        must_end_by=must_end_by or ends_by,
     )
     return Claim(
         lease=lease,
         data=run.data,
         checkpoint_sequence=run.checkpoint_sequence,
-        deadline_at=run.deadline_at,
+        deadline_at=ends_by,
         owner_name=run.owner_name,
         tenant=run.tenant,
         subject=_subject(run),

@@ -3,7 +3,15 @@
 from datetime import datetime
 
 from durableflows import explain_standing
-from durableflows.core.states import EFFECT_OPEN, EffectState, EndingReason, ParkedReason, RunState, StepState
+from durableflows.core.states import (
+    EFFECT_OPEN,
+    RUN_CLEANED_UP,
+    EffectState,
+    EndingReason,
+    ParkedReason,
+    RunState,
+    StepState,
+)
 from durableflows.explain_rows import Rows
 from durableflows.explain_words import plain
 from durableflows.models import SideEffect, StepRun, WorkflowRun
@@ -22,6 +30,7 @@ def what_comes(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
         things.append((run.deadline_at, "the deadline ends the run"))
     else:
         things += [(row.settles_at, _SETTLES.format(plain(row))) for row in rows.effects if _is_flying(row, rows)]
+        things += [(run.cleanup_until, "its clean-up is given up")] if run.is_cleaning_up else []
     timed = [(at, text) for at, text in things if at is not None]
     untimed = [text for at, text in things if at is None]
     if untimed:
@@ -100,10 +109,17 @@ def safe_verbs(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
         "resume": goes_on and is_paused,
         "retry": goes_on and retries and not is_paused,
         "extend": run.ending_reason in _LIMITS and run.state != RunState.ABANDONED and _may_reopen(run),
-        "redrive": run.state == RunState.FAILED and _may_reopen(run) and rows.now < run.deadline_at,
+        "redrive": _may_redrive(run, rows),
         "resolve": any(_is_resolvable(row, rows) for row in rows.effects),
     }
     return tuple(verb for verb, is_safe in verbs.items() if is_safe)
+
+
+def _may_redrive(run: WorkflowRun, rows: Rows) -> bool:
+    """A clean-up that failed may be done again, also after a cancel."""
+    if run.cleanup_error and run.state in RUN_CLEANED_UP:
+        return True
+    return run.state == RunState.FAILED and _may_reopen(run) and rows.now < run.deadline_at
 
 
 def _may_reopen(run: WorkflowRun) -> bool:

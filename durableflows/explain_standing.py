@@ -32,19 +32,27 @@ def _standing(run: WorkflowRun, rows: Rows) -> str:
         return f"Paused {plain(run.parked_detail)}"
     if run.parked_reason:
         return f"Needs attention, {plain(run.parked_reason)}: {plain(run.parked_detail)}"
+    return _at_work(rows) or run.word.capitalize()
+
+
+def _at_work(rows: Rows) -> str:
+    """What the step does that decides for the run; '' when none is open."""
     for state, tell in _TELLERS.items():
         step = next((step for step in rows.steps if step.state == state), None)
         if step is not None:
             return tell(step, rows)
-    return run.word.capitalize()
+    return ""
 
 
 def _ending(run: WorkflowRun, rows: Rows) -> str:
     by = f" by {plain(run.cancel_asked_by)}" if run.cancel_asked_by else ""
+    head = f"Ending ({plain(run.ending_reason)}{by}): {plain(run.error_text)}"
+    if run.is_cleaning_up:
+        return f"{full_stop(head)} It cleans up first: {_at_work(rows) or 'nothing of it is open'}"
     open_effects = [row for row in rows.effects if row.state in EFFECT_OPEN]
     flying = [row for row in rows.effects if row.settles_at is not None and row.settles_at > rows.now]
     waits = f"; first {names(open_effects or flying)} must be settled" if open_effects or flying else ""
-    return f"Ending ({plain(run.ending_reason)}{by}): {plain(run.error_text)}{waits}"
+    return f"{head}{waits}"
 
 
 def names(effects: Iterable[SideEffect]) -> str:

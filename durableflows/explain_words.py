@@ -353,6 +353,8 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "run.ended": _ended,
     "run.parked": _simple("Stopped until somebody lets it go on", "problem", "detail"),
     "run.ending": _simple("The run is ending", "note", "detail"),
+    "run.cleanup_began": _simple("Nothing else of it is under way any more: it cleans up", "note", "step"),
+    "run.cleanup_failed": _simple("The clean-up was not done", "problem", "error"),
     "run.cancel_asked": _simple("Cancel was asked for{by}", "note"),
     "run.paused": _simple("Paused{by}", "note"),
     "run.resumed": _simple("Resumed{by}", "done"),

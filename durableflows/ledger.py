@@ -85,7 +85,7 @@ def reserve(
     run, step = lock_run(lease.run_id), lock_step(lease.step_id)
     now = clock.now()
     check_lease(step, lease)
-    _check_halt(run)
+    _check_halt(run, step)
     digest = request_digest(effect.name, effect.version, arguments)
     row = _latest(step, operation)
     if row is not None and row.verdict != REPEAT:
@@ -94,7 +94,7 @@ def reserve(
         if found is not None:
             return found
     if row is None or row.state != EffectState.UNKNOWN:  # nothing of it is under way: this would be a first send
-        _check_limits(run, now)
+        _check_limits(run, step, now)
     if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED) or row.verdict == REPEAT:
         row = _plan(run, step, effect, operation, arguments, digest, replaces=row, now=now)
     return _dispatch(run, step, row, effect, lease, send_by=send_by, now=now)
@@ -111,16 +111,16 @@ def request_digest(name: str, version: int, arguments: dict[str, JSON]) -> str:
     return sha256({"effect": name, "version": version, "arguments": arguments})
 
 
-def _check_halt(run: WorkflowRun) -> None:
-    if run.cancel_asked_at or run.parked_reason or run.ending_reason or run.ended_at:
+def _check_halt(run: WorkflowRun, step: StepRun) -> None:
+    if run.parked_reason or not run.lets(of_cleanup=step.of_cleanup):
         raise RunHalted(f"run {run.pk} was stopped: nothing more is sent")
 
 
-def _check_limits(run: WorkflowRun, now: datetime) -> None:
-    """Deadline and budget hold before a first send only: what is under way is finished (design, section 4)."""
-    if now >= run.deadline_at:
+def _check_limits(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    """Hold time and budget, before a first send only: what is under way is finished. A clean-up has no such budget."""
+    if now >= run.ends_by(of_cleanup=step.of_cleanup):
         raise RunHalted(f"run {run.pk} is past its deadline: nothing more is sent")
-    if is_used_up(run.budget, "tool_calls", run.tool_calls_count):
+    if not step.of_cleanup and is_used_up(run.budget, "tool_calls", run.tool_calls_count):
         raise LimitReached(
             f"the budget of {run.budget['tool_calls']} calls is used up ({run.tool_calls_count} were made)",
             limit="tool_calls",

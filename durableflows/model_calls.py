@@ -31,7 +31,8 @@ def hold(lease: Lease, model: str, estimate_usd: Decimal) -> UUID:
     run, step = lock_run(lease.run_id), lock_step(lease.step_id)
     now = clock.now()
     check_lease(step, lease)
-    if run.cancel_asked_at or run.parked_reason or run.ending_reason or run.ended_at or now >= run.deadline_at:
+    goes_on = run.lets(of_cleanup=step.of_cleanup) and not run.parked_reason
+    if not goes_on or now >= run.ends_by(of_cleanup=step.of_cleanup):
         raise RunHalted(f"run {run.pk} was stopped: no model is called any more")
     _check_limits(run, estimate_usd)
     call = ModelCall(

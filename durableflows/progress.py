@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import arrivals, dispatch, integrity, journal, ledger, model_calls, questions, visits
+from durableflows import arrivals, dispatch, endings, integrity, journal, model_calls, questions, visits
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
@@ -16,11 +16,10 @@ from durableflows.core.budget import idle_at, is_used_up
 from durableflows.core.decide import Decision, End, Park
 from durableflows.core.outcomes import ErrorInfo
 from durableflows.core.payload import JSON
-from durableflows.core.plan import END_OF, VERB_OF, Flags, run_state
-from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState, WaitsOn
+from durableflows.core.plan import VERB_OF, Flags, run_state
+from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState
 from durableflows.core.ways import Each, Way
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
-from durableflows.models.locks import lock_steps
 from durableflows.transactions import database
 
 CHECKPOINT_FIELDS = ("data", "checkpoint_sequence", "data_digest", "data_key_id")
@@ -33,7 +32,7 @@ RUN_FIELDS = (
     "cancel_reason",
     "parked_reason",
     "parked_detail",
-    "ending_reason",
+    *("ending_reason", "ending_phase", "cleanup_at", "cleanup_until", "cleanup_error"),
     "alert",
     "alert_at",
     "deadline_at",
@@ -100,10 +99,10 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
         park(run, decision.park, now)
     if decision.end is not None:
         _end(run, step, decision.end, now)
-    if step.state in STEP_ENDED and run.ended_at is None and not run.ending_reason:
+    if step.state in STEP_ENDED and run.lets(of_cleanup=step.of_cleanup):
         arrivals.after_end(run, step, now)
     conclude(run, now, checkpoint)
-    if step.state == StepState.READY and not run.parked_reason and not run.ended_at:
+    if step.state == StepState.READY and not run.parked_reason and run.lets(of_cleanup=step.of_cleanup):
         _send_when_due(run, step, now)
 
 
@@ -125,13 +124,18 @@ def arrive(
 
 
 def _charge_visit(run: WorkflowRun, name: str, item_key: str, came_from: StepRun | None, now: datetime) -> None:
-    """Charge the iteration budget for a step that the run comes to once more; a redrive's visits are charged."""
+    """Charge the iteration budget for a step that the run comes to once more; a redrive's visits are charged.
+
+    A clean-up's are not: it is bounded by its time, and must work in a run that has used everything up.
+    """
+    if run.is_cleaning_up:
+        return
     before = visits.past(run, name, item_key)
     if not before.visits or (before.rewound and visits.rewound(run, name, item_key, came_from) is not None):
         return
     if is_used_up(run.budget, "iterations", run.iterations_count):
         text = f"the budget of {run.budget['iterations']} iterations is used up"
-        begin_ending(run, EndingReason.BUDGET, text, now)
+        endings.begin(run, EndingReason.BUDGET, text, now)
     run.iterations_count += 1
 
 
@@ -153,21 +157,12 @@ def _first_of(way: Way, branch: Branch) -> tuple[str, str]:
 
 
 def park(run: WorkflowRun, why: Park, now: datetime) -> None:
-    """Stop the run until somebody makes it go on. In memory; `conclude` stores it."""
+    """Stop the run until somebody makes it go on; a clean-up ends there. In memory; `conclude` stores it."""
+    if run.is_cleaning_up:
+        endings.fail_cleanup(run, why.detail, now)
+        return
     run.parked_reason, run.parked_detail = str(why.reason), why.detail
     journal.record(run, "run.parked", at=now, data={"reason": str(why.reason), "detail": why.detail})
-
-
-def begin_ending(run: WorkflowRun, reason: EndingReason, detail: str, now: datetime, *, actor_name: str = "") -> None:
-    """Let the run end as soon as its effects are settled, and ask nobody any more. The first reason stays."""
-    if run.ending_reason:
-        return
-    run.ending_reason = str(reason)
-    run.parked_reason, run.parked_detail = "", ""
-    if not run.error_text:
-        run.error_code, run.error_text = str(reason), detail
-    journal.record(run, "run.ending", at=now, actor_name=actor_name, data={"reason": str(reason), "detail": detail})
-    questions.close_all(run, f"the run is ending: {detail or reason}", now)
 
 
 def conclude(run: WorkflowRun, now: datetime, checkpoint: tuple[str, ...] = ()) -> None:
@@ -177,7 +172,7 @@ def conclude(run: WorkflowRun, now: datetime, checkpoint: tuple[str, ...] = ()) 
                  run must be parked or cancelled all the same
     """
     if run.ended_at is None and run.ending_reason:
-        _settle_down(run, now)
+        endings.move_on(run, now)
     if run.ended_at is None:
         _follow_steps(run)
     run.changed_at = now
@@ -194,9 +189,8 @@ def conclude_claim(run: WorkflowRun, now: datetime) -> None:
 
 
 def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:
-    """End a run that is ending and has become quiet. False: it is not, and its row is left as it was."""
-    _settle_down(run, now)
-    if run.ended_at is None:
+    """Bring a run that is ending and has become quiet on. False: it is not, and its row is left as it was."""
+    if not endings.move_on(run, now):
         return False
     run.changed_at, run.idle_at = now, None
     run.store(*RUN_FIELDS)
@@ -213,54 +207,11 @@ def _follow_steps(run: WorkflowRun) -> None:
         run.move(VERB_OF[target])
 
 
-def _settle_down(run: WorkflowRun, now: datetime) -> None:
-    """End a run that is ending, unless an effect is still open (P6, P15; protocol, rule 10)."""
-    steps = lock_steps(run)
-    is_open = ledger.with_open_effects(steps)
-    for step in steps:
-        # A READY step in doubt would be refused by every claim for ever: somebody must look at its effect.
-        if step.state in (StepState.READY, StepState.RETRY_SCHEDULED) and step.pk in is_open:
-            step.reconcile()
-            step.wake_at, step.waits_for = now, "an effect is in doubt while the run ends"
-            step.store("state", "wake_at", "waits_for")
-    if run.ending_reason == EndingReason.CANCEL and ledger.has_open_sends(run, now):
-        return
-    if is_open:
-        return
-    for step in steps:
-        close_step(run, step, now)
-    finish(run, END_OF[run.ending_reason], now)
-
-
-def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
-    """Take the lease and close the step: whoever works on it can write nothing more. It keeps where it stood."""
-    _end_attempts(step, "cancelled", now)
-    model_calls.lose(run, step, now)
-    step.stood = _place(step)
-    if step.waits_on == WaitsOn.CHILD:
-        dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own
-    step.cancel()
-    _drop_lease(step)
-    step.ended_at, step.wake_at, step.resend_at, step.waits_on, step.waits_for = now, None, None, "", ""
-    step.store(*STEP_FIELDS)
-    journal.record(run, "step.cancelled", at=now, step=step, data={"step": step.name})
-
-
-def _place(step: StepRun) -> dict[str, JSON]:
-    return standing.place(StepState(step.state), step.waits_on, step.waits_for, step.wake_at)
-
-
-def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
-    """End the run, and close every question it still asks, in the same commit."""
-    run.move(verb)
-    run.ended_at, run.parked_reason, run.parked_detail = now, "", ""
-    questions.close_all(run, f"the run ended: {run.word}", now)
-    journal.record(run, "run.ended", at=now, data={"state": str(run.state), "error": run.error_text})
-    if run.parent_step_id is not None:
-        dispatch.send_crossing_after_commit(run.parent_step_id)
-
-
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
+    if step.of_cleanup:  # it can fail its clean-up; how the run ends is known
+        if end.error is not None:
+            endings.fail_cleanup(run, f"{step.name}: {end.error.text}", now)
+        return
     if run.ending_reason or end.reason == EndingReason.FAILURE:
         _keep_end(step, end)
     if run.ending_reason:
@@ -282,9 +233,9 @@ def carry_end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
     if end.error is not None:
         _put_error(run, end.error)
     if end.reason is not None:
-        begin_ending(run, end.reason, end.error.text if end.error else "", now)
+        endings.begin(run, end.reason, end.error.text if end.error else "", now)
     elif not _has_other_open_steps(run, step):  # a run succeeds with the last of its branches (P15)
-        finish(run, end.verb, now)
+        endings.finish(run, end.verb, now)
 
 
 def _has_other_open_steps(run: WorkflowRun, step: StepRun) -> bool:
@@ -294,8 +245,8 @@ def _has_other_open_steps(run: WorkflowRun, step: StepRun) -> bool:
 
 def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     assert decision.verb is not None
-    if decision.verb == "cancel" and decision.end is not None:
-        step.stood = _place(step)  # a limit stopped it: who gives more lets it go on
+    if decision.verb == "cancel" and decision.end is not None and not step.of_cleanup:
+        step.stood = endings.place(step)  # a limit stopped it: who gives more lets it go on
     step.move(decision.verb)
     _drop_lease(step)
     step.attempts_forgiven += 1 if decision.forgives else 0
@@ -342,10 +293,6 @@ def _close_attempt(run: WorkflowRun, step: StepRun, decision: Decision, now: dat
             delay_seconds=decision.delay_seconds,
         )
     return step.attempts
-
-
-def _end_attempts(step: StepRun, outcome: str, now: datetime) -> None:
-    StepAttempt.objects.using(database()).filter(step=step, ended_at__isnull=True).update(ended_at=now, outcome=outcome)
 
 
 def _facts(step: StepRun, decision: Decision, attempt: int) -> dict[str, JSON]:

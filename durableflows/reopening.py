@@ -10,13 +10,14 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from durableflows import arrivals, dispatch, journal, progress, questions, visits
+from durableflows import arrivals, dispatch, endings, journal, progress, questions, visits
 from durableflows.core import registry, standing
 from durableflows.core.decide import End
 from durableflows.core.definition import WorkflowDefinition
+from durableflows.core.ending import cleanup_of
 from durableflows.core.payload import JSON
 from durableflows.core.plan import Visit, back_to
-from durableflows.core.states import STEP_OPEN, ApprovalState, StepState, WaitsOn
+from durableflows.core.states import STEP_OPEN, ApprovalState, EndingPhase, StepState, WaitsOn
 from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_closed_steps, lock_step, lock_steps
 from durableflows.transactions import database
@@ -33,7 +34,22 @@ def take_back_end(run: WorkflowRun) -> None:
         run.move("reopen")
     unpark(run)
     run.ending_reason, run.ended_at = "", None
+    run.ending_phase, run.cleanup_at, run.cleanup_until, run.cleanup_error = EndingPhase.SETTLING, None, None, ""
     run.error_class = run.error_code = run.error_text = ""
+
+
+def leave_cleanup(run: WorkflowRun) -> None:
+    """The run goes on with its main path: its next clean-up makes visits of its own, with keys of their own."""
+    StepRun.objects.using(database()).filter(run=run, of_cleanup=True, rewound=True).update(rewound=False)
+
+
+def take_up_cleanup(run: WorkflowRun, now: datetime) -> None:
+    """The run has not ended, and is in its clean-up again; it ends as it did. In memory, with its steps as they are."""
+    cleanup = cleanup_of(run.manifest, run.ending_reason)
+    assert cleanup is not None
+    run.move("clean_up_again")
+    run.ended_at = None
+    endings.put_in_cleanup(run, cleanup, now)
 
 
 def go_on(run: WorkflowRun, now: datetime) -> None:
@@ -160,7 +176,7 @@ def rewind(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     step = lock_step(step.pk)
     if step.state in STEP_OPEN:
         close_requests(run, step, now)
-        progress.close_step(run, step, now)
+        endings.close_step(run, step, now)
     step.stood, step.rewound = None, True
     step.store("stood", "rewound")
 

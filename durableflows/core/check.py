@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TypeAlias
 
 from durableflows.core import pins
@@ -21,6 +22,7 @@ from durableflows.core.definition import (
     Escalate,
     StepDefinition,
 )
+from durableflows.core.ending import DEFAULT_WITHIN
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import InvalidDefinition
 
@@ -28,7 +30,8 @@ _SLUG = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DOTTED = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PERMISSION = re.compile(r"\w+\.\w+")
 _HEADER = ("name", "version", "deadline", "budget")
-_RESERVED = frozenset({*_HEADER, *pins.OPTIONS, "definition"})
+_CLEANUP = ("on_failure", "on_cancel")
+_RESERVED = frozenset({*_HEADER, *_CLEANUP, *pins.OPTIONS, "cleanup_within", "definition"})
 
 Steps: TypeAlias = Mapping[str, StepDefinition]
 Problem: TypeAlias = tuple[str, str]
@@ -43,30 +46,51 @@ class Header:
     version: int
     deadline: timedelta
     budget: Budget
+    on_failure: str | None
+    on_cancel: str | None
+    cleanup_within: timedelta
+
+    @property
+    def cleanup(self) -> Mapping[str, str]:
+        """Option -> the step that it names, where one is named."""
+        named = {"on_failure": self.on_failure, "on_cancel": self.on_cancel}
+        return {option: step for option, step in named.items() if step is not None}
 
 
 def check_header(where: str, body: Mapping[str, object]) -> Header:
-    """Take name, version, deadline and budget from what a class sets. Raises InvalidDefinition for all mistakes."""
+    """Take what a class says of itself as a whole. Raises InvalidDefinition for all mistakes."""
     name, version, deadline, budget = (body.get(option) for option in _HEADER)
+    on_failure, on_cancel = (body.get(option) for option in _CLEANUP)
+    within = body.get("cleanup_within")
     _refuse(where, (("", problem) for problem in _header_problems(body)))
     if (
         isinstance(name, str)
         and isinstance(version, int)
         and isinstance(deadline, timedelta)
         and isinstance(budget, Budget)
+        and isinstance(on_failure, str | None)
+        and isinstance(on_cancel, str | None)
+        and isinstance(within, timedelta)
     ):
-        return Header(name, version, deadline, budget)
+        return Header(name, version, deadline, budget, on_failure, on_cancel, within)
     raise InvalidDefinition(f"{where}: name, version, deadline or budget is of a wrong type")
 
 
-def check_steps(where: str, steps: Steps, methods: Collection[str]) -> None:
-    """Refuse steps that are wrong in themselves, then a graph that cannot work. `methods`: those without @step."""
+def check_steps(
+    where: str, steps: Steps, methods: Collection[str], cleanup: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Refuse steps that are wrong in themselves, then a graph that cannot work.
+
+    methods   those without @step; cleanup: `on_failure` and `on_cancel` with the steps that they name
+    """
     _refuse(where, ((step.name, problem) for step in steps.values() for problem in _step_problems(step)))
     _refuse(where, _effect_name_problems(steps))
     # By turns: a name that is spelled wrongly would be reported as unreachable steps too.
     _refuse(where, _target_problems(steps, methods))
+    _refuse(where, (("", problem) for problem in _cleanup_names(steps, cleanup)))
     _refuse(where, _start_problems(steps))
-    _refuse(where, _graph_problems(steps))
+    _refuse(where, _graph_problems(steps, cleanup.values()))
+    _refuse(where, _cleanup_problems(steps, cleanup.values()))
 
 
 def check_effect(effect: EffectDefinition[object], *, undo: object) -> None:
@@ -95,6 +119,19 @@ def _header_problems(body: Mapping[str, object]) -> Iterator[str]:
         yield f"deadline {deadline!r} is not a time span, write deadline = timedelta(days=14)"
     if not isinstance(budget, Budget):
         yield f"budget {budget!r} is not a Budget, write budget = Budget(tool_calls=20)"
+    yield from _cleanup_header_problems(body)
+
+
+def _cleanup_header_problems(body: Mapping[str, object]) -> Iterator[str]:
+    named = [body.get(option) for option in _CLEANUP]
+    for option, step in zip(_CLEANUP, named, strict=True):
+        if step is not None and (not isinstance(step, str) or not step):
+            yield f"{option} is {step!r}: name the step that cleans up, {option} = 'give_back'"
+    within = body.get("cleanup_within")
+    if not isinstance(within, timedelta) or within <= timedelta(0):
+        yield f"cleanup_within {within!r} is not a time span, write cleanup_within = timedelta(hours=1)"
+    elif within != DEFAULT_WITHIN and not any(named):
+        yield "cleanup_within without on_failure or on_cancel: nothing is cleaned up, leave it out"
 
 
 def _step_problems(step: StepDefinition) -> Iterator[str]:
@@ -231,10 +268,36 @@ def _start_problems(steps: Steps) -> Iterator[Problem]:
         yield "", f"several steps have start=True ({', '.join(starts)}): a run starts at one"
 
 
-def _graph_problems(steps: Steps) -> Iterator[Problem]:
+def _cleanup_names(steps: Steps, cleanup: Mapping[str, str]) -> Iterator[str]:
+    for option, name in cleanup.items():
+        if name not in steps:
+            yield f"{option} names {name!r}, which is no step{did_you_mean(name, steps)} (steps: {', '.join(steps)})"
+
+
+def _cleanup_problems(steps: Steps, cleanup: Collection[str]) -> Iterator[Problem]:
+    """A clean-up has steps of its own: only they may send anything once a run is known to end."""
+    forward = {name: set(step.leads_to) for name, step in steps.items()}
+    main = _closure((name for name, step in steps.items() if step.start), forward)
+    for name in _closure(cleanup, forward):
+        step = steps[name]
+        if name in main:
+            yield (
+                name,
+                (
+                    "it belongs to the clean-up and to the way from the start: a clean-up has steps of its own, "
+                    "give it another one that does the same"
+                ),
+            )
+        if step.approval is not None:
+            yield name, "an approval in a clean-up: the run ends whatever anybody answers, ask before it fails"
+        if step.join and name in cleanup:
+            yield name, "join=True where a clean-up begins: nothing leads here that it could wait for"
+
+
+def _graph_problems(steps: Steps, cleanup: Iterable[str]) -> Iterator[Problem]:
     forward = {name: set(step.leads_to) for name, step in steps.items()}
     backward = {name: {other for other in steps if name in forward[other]} for name in steps}
-    reachable = _closure((name for name, step in steps.items() if step.start), forward)
+    reachable = _closure([*(name for name, step in steps.items() if step.start), *cleanup], forward)
     ending = _closure((name for name, step in steps.items() if step.end), backward)
     for name, step in steps.items():
         if name not in reachable:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
-from durableflows.core import check, migrations, pins, registry
+from durableflows.core import check, ending, migrations, pins, registry
 from durableflows.core.arguments import Arguments
 from durableflows.core.definition import (
     ApprovalSpec,
@@ -221,7 +221,8 @@ class Workflow(Generic[S], metaclass=WorkflowMeta):
     """Base of each workflow: `class Refund(Workflow[RefundState])` with name, version, deadline and steps.
 
     Stateless, as a ModelAdmin is: what must be remembered is in `run.state`. A class without `name` in its body is
-    abstract: its steps are inherited, and it is not registered.
+    abstract: its steps are inherited, and it is not registered. `on_failure`, `on_cancel`: the step that cleans up
+    before a run ends as FAILED or CANCELLED; `cleanup_within`: how long that may take, with all that it leads to.
     """
 
     name: ClassVar[str]
@@ -231,6 +232,9 @@ class Workflow(Generic[S], metaclass=WorkflowMeta):
     prompts: ClassVar[Mapping[str, str]] = MappingProxyType({})
     policies: ClassVar[Mapping[str, JSON]] = MappingProxyType({})
     pins: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    on_failure: ClassVar[str | None] = None
+    on_cancel: ClassVar[str | None] = None
+    cleanup_within: ClassVar[timedelta] = ending.DEFAULT_WITHIN
     definition: ClassVar[WorkflowDefinition]
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -249,7 +253,7 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
     body = _body(cls)
     header = check.check_header(where, body)
     steps = {name: value.named(name) for name, value in body.items() if isinstance(value, StepDeclaration)}
-    check.check_steps(where, steps, [name for name, value in body.items() if inspect.isfunction(value)])
+    check.check_steps(where, steps, [name for name, value in body.items() if inspect.isfunction(value)], header.cleanup)
     state_type = _state_type(cls, where)
     merges = declared_merges(state_type)
     changes = [value.definition for value in body.values() if isinstance(value, MigrationDeclaration)]
@@ -264,11 +268,14 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
         deadline=header.deadline,
         budget=header.budget,
         effects=MappingProxyType({used.name: used for declared in steps.values() for used in declared.effects}),
-        structure=structure_of(steps.values(), state_type),
+        structure=structure_of(steps.values(), state_type, on_failure=header.on_failure, on_cancel=header.on_cancel),
         merges=MappingProxyType(merges),
         migrations=MappingProxyType({one.from_version: one for one in changes}),
         pins=pins.read(where, body),
         workflow=cls(),
+        on_failure=header.on_failure,
+        on_cancel=header.on_cancel,
+        cleanup_within=header.cleanup_within,
     )
 
 

@@ -266,6 +266,7 @@ class WorkflowDefinition:
     `structure` is the fingerprint of steps, edges, effects with versions, and state schema; two releases with the same
     structure can go on with each other's runs. `merges`: fields whose changes by branches are brought together.
     `migrations`: by the version that they come from. `workflow` is the one instance that step functions get as `self`.
+    `on_failure`, `on_cancel`: the steps that a clean-up begins with; `cleanup_within`: how long all of it may take.
     """
 
     name: str
@@ -282,6 +283,9 @@ class WorkflowDefinition:
     migrations: Mapping[int, MigrationDefinition]
     pins: Pins
     workflow: object
+    on_failure: str | None
+    on_cancel: str | None
+    cleanup_within: timedelta
 
     def step(self, name: str) -> StepDefinition:
         """Return a step. Raises InvalidDefinition with the known names."""

@@ -1,6 +1,6 @@
 """The structural fingerprint of a workflow: equal when two releases can go on with each other's runs.
 
-Owns what counts as structure: steps, edges, effects with their versions, and the shape of the state. Not
+Owns what counts as structure: steps, edges, effects with versions, clean-up, and the shape of the state. Not
 the order of anything, names of classes, texts, queues, time-outs or retries. Called when a workflow is declared.
 """
 
@@ -17,17 +17,25 @@ from durableflows.core.payload import JSON, canonical, sha256
 from durableflows.core.state import WorkflowState
 
 
-def structure_of(steps: Iterable[StepDefinition], state_type: type[WorkflowState]) -> str:
-    """Digest steps and state type: hex of SHA-256, the same in every process and on every Python.
+def structure_of(
+    steps: Iterable[StepDefinition],
+    state_type: type[WorkflowState],
+    *,
+    on_failure: str | None = None,
+    on_cancel: str | None = None,
+) -> str:
+    """Digest steps, state type and where a clean-up begins: hex of SHA-256, the same in every process and Python.
 
     Written out by ourselves, not by pydantic's JSON schema: that one changes with docstrings and with pydantic's
     releases, and each change would park all runs as incompatible.
     """
-    described: JSON = {
+    described: dict[str, JSON] = {
         "steps": {step.name: _describe_step(step) for step in steps},
         "state": _describe(state_type, ()),
         "schema_version": state_type.schema_version,
     }
+    if on_failure or on_cancel:
+        described["cleanup"] = [on_failure, on_cancel]
     return sha256(described)
 
 

@@ -104,6 +104,14 @@ class EndingReason(StrEnum):
     FAILURE = "failure"
 
 
+class EndingPhase(StrEnum):
+    """How far a run that is ending has come. SETTLING is also the value of a run that is not ending."""
+
+    SETTLING = ""
+    CLEANUP = "clean-up"
+    CLOSING = "closing"
+
+
 RUN_ENDED = frozenset(
     {
         RunState.SUCCEEDED,
@@ -122,6 +130,8 @@ RUN_MOVING = RUN_LIVE - {RunState.PARKED}
 
 # What an operator may let go on: the other ends are final.
 RUN_REOPENABLE = frozenset({RunState.FAILED, RunState.EXHAUSTED_BUDGET, RunState.DEADLINE_EXCEEDED})
+# Ends that a clean-up leads to: one that failed may be done again, and leads to the same end.
+RUN_CLEANED_UP = frozenset({RunState.FAILED, RunState.CANCELLED})
 
 STEP_ENDED = frozenset(
     {
@@ -159,6 +169,7 @@ RUN_MOVES: Moves[RunState] = {
     "exceed_deadline": (RUN_LIVE, RunState.DEADLINE_EXCEEDED),
     "abandon": (RUN_LIVE, RunState.ABANDONED),
     "reopen": (RUN_REOPENABLE, RunState.RUNNING),
+    "clean_up_again": (RUN_CLEANED_UP, RunState.ENDING),
 }
 
 STEP_MOVES: Moves[StepState] = {

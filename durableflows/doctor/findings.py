@@ -60,6 +60,11 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "open-request-in-ended-run": (Severity.BROKEN, _REPORT),
     "open-effect-in-ended-run": (Severity.BROKEN, _RESOLVE),
     "open-effect-in-ended-step": (Severity.BROKEN, _RESOLVE),
+    "cleanup-beside-main-path": (Severity.BROKEN, _REPORT),
+    "sent-after-main-path": (
+        Severity.BROKEN,
+        "Compare with the provider's books: what was given back may be done again.",
+    ),
     "dispatched-without-lease": (Severity.BROKEN, "Ask the provider what happened before anything is sent again."),
     "no-next-thing": (Severity.BROKEN, "Nothing would ever move it: cancel the run. " + _REPORT),
     "no-request": (Severity.BROKEN, "Nobody is asked and nothing expires: cancel the run. " + _REPORT),
@@ -91,9 +96,14 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "request-overdue": (Severity.DUE, _TICKER),
     "deadline-overdue": (Severity.DUE, _TICKER),
     "end-overdue": (Severity.DUE, _TICKER),
+    "cleanup-overdue": (Severity.DUE, _TICKER),
     "inherited-look-overdue": (Severity.DUE, "A worker looks it up. " + _TICKER),
     "audit-due": (Severity.DUE, "A worker looks it up. " + _TICKER),
     "parked": (Severity.ATTENTION, _EXPLAIN + "cure the reason, then retry or cancel; resume what was paused."),
+    "cleanup-not-done": (
+        Severity.ATTENTION,
+        "Do it by hand, or cure the reason and `manage.py durableflows redrive RUN --step STEP --reason WHY`.",
+    ),
     "inherited": (Severity.ATTENTION, "The heir finds out: `manage.py durableflows resolve EFFECT ...`."),
     "needs-person": (
         Severity.ATTENTION,

@@ -14,12 +14,14 @@ from durableflows.core.states import (
     STEP_ENDED,
     STEP_OPEN,
     ApprovalState,
+    EndingPhase,
     RunState,
     StepState,
 )
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
-from durableflows.models import StepRun
+from durableflows.models import EffectSend, StepRun
+from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
 
@@ -41,6 +43,9 @@ def examine_ends(scope: Scope) -> list[Finding]:
         *listed("open-step-in-ended-run", _open_steps(scope)),
         *listed("open-request-in-ended-run", _open_requests(scope)),
         *listed("open-effect-in-ended-run", _open_effects_of_runs(scope)),
+        *listed("cleanup-beside-main-path", _beside_main_path(scope)),
+        *listed("sent-after-main-path", _sent_after(scope)),
+        *listed("cleanup-not-done", _not_cleaned_up(scope)),
     ]
 
 
@@ -105,6 +110,33 @@ def _open_effects_of_steps(scope: Scope) -> Found:
     values = rows.values_list("run_id", "effect", "state", "pk", "step__name", "step__state")
     for run_id, effect, state, pk, name, step_state in values.iterator(chunk_size=CHUNK):
         yield run_id, f"step {name} is {step_state} and its effect {effect} ({pk}) is {state}"
+
+
+def _beside_main_path(scope: Scope) -> Found:
+    """A clean-up begins when every other step is closed, and nothing of it is under way outside of it."""
+    in_cleanup = Q(run__ending_phase=EndingPhase.CLEANUP)
+    wrong = Q(of_cleanup=False) & in_cleanup | Q(of_cleanup=True, run__ending_phase="")
+    steps = scope.steps().filter(wrong, run__ended_at__isnull=True, state__in=_texts(STEP_OPEN))
+    values = steps.values_list("run_id", "name", "state", "of_cleanup")
+    for run_id, name, state, of_cleanup in values.iterator(chunk_size=CHUNK):
+        where = "belongs to a clean-up that has not begun" if of_cleanup else "does not belong to the clean-up"
+        yield run_id, f"step {name} is {state} and {where}"
+
+
+def _sent_after(scope: Scope) -> Found:
+    """Nothing of the main path is sent after the commit that found it quiet (P6)."""
+    sends = EffectSend.objects.using(database()).filter(kind="send", effect__step__of_cleanup=False)
+    late = scope.effects().filter(
+        Exists(sends.filter(effect=OuterRef("pk"), started_at__gt=OuterRef("run__cleanup_at")))
+    )
+    for run_id, effect, pk, name in late.values_list("run_id", "effect", "pk", "step__name").iterator(chunk_size=CHUNK):
+        yield run_id, f"effect {effect} ({pk}) of step {name} was sent after the run's clean-up had begun"
+
+
+def _not_cleaned_up(scope: Scope) -> Found:
+    runs = scope.runs().exclude(cleanup_error="")
+    for run_id, error in runs.values_list("pk", "cleanup_error").iterator(chunk_size=CHUNK):
+        yield run_id, f"its clean-up was not done: {error}"
 
 
 def _texts(states: frozenset[StepState] | frozenset[object]) -> list[str]:

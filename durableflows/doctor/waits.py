@@ -8,10 +8,11 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from durableflows.conf import settings
-from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, RunState, StepState, WaitsOn
+from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EndingPhase, RunState, StepState, WaitsOn
 from durableflows.doctor.findings import Finding, finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
-from durableflows.models import ApprovalRequest, SideEffect, Worker, WorkflowRun
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, Worker, WorkflowRun
+from durableflows.models.step import GOES_ON
 from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
@@ -50,6 +51,7 @@ def examine_waits(scope: Scope) -> list[Finding]:
         *_by_age(scope, "crossing-overdue", list(_crossings(scope))),
         *_late(scope, "request-overdue", _expired(scope), "expires_at", "its request should have expired"),
         *_late_runs(scope, "deadline-overdue", _past_deadline(scope), "deadline_at", "its deadline has passed"),
+        *_late_runs(scope, "cleanup-overdue", _cleanups(scope), "cleanup_until", "its clean-up should have ended"),
         *_late_runs(scope, "end-overdue", _quiet(scope), "changed_at", "it is ending and nothing of it is open"),
         *listed("parked", _parked(scope)),
         *listed("needs-person", _needs_person(scope)),
@@ -60,7 +62,7 @@ def examine_waits(scope: Scope) -> list[Finding]:
 
 def _without_next(scope: Scope) -> Found:
     live = scope.steps().filter(run__ended_at__isnull=True)
-    goes_on = Q(run__parked_reason="", run__ending_reason="")
+    goes_on = Q(run__parked_reason="") & GOES_ON
     nothing = (
         Q(state=StepState.READY, resend_at__isnull=True) & goes_on
         | Q(state=StepState.RETRY_SCHEDULED, wake_at__isnull=True) & goes_on
@@ -120,15 +122,13 @@ def _unsettled(scope: Scope) -> QuerySet[Any]:
 
 
 def _timers(scope: Scope) -> QuerySet[Any]:
-    goes_on = {"run__ended_at__isnull": True, "run__parked_reason": "", "run__ending_reason": ""}
-    return scope.steps().filter(state=StepState.WAITING, **goes_on).exclude(waits_on="")
+    return scope.steps().filter(GOES_ON, state=StepState.WAITING, run__parked_reason="").exclude(waits_on="")
 
 
 def _crossings(scope: Scope) -> Iterator[tuple[UUID, datetime, str]]:
     """Steps whose child was not started, or whose child's end was not handed over."""
     children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
-    goes_on = {"run__ended_at__isnull": True, "run__parked_reason": "", "run__ending_reason": ""}
-    steps = scope.steps().filter(state=StepState.WAITING, waits_on=WaitsOn.CHILD, **goes_on)
+    steps = scope.steps().filter(GOES_ON, state=StepState.WAITING, waits_on=WaitsOn.CHILD, run__parked_reason="")
     since = scope.now - timedelta(seconds=MARGIN_SECONDS)
     found = steps.annotate(child_ended_at=Subquery(children.values("ended_at")[:1]), has_child=Exists(children))
     late = found.filter(Q(has_child=False, created_at__lt=since) | Q(child_ended_at__lt=since))
@@ -149,7 +149,13 @@ def _past_deadline(scope: Scope) -> QuerySet[Any]:
 def _quiet(scope: Scope) -> QuerySet[Any]:
     rows = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
     is_open = Q(state__in=[str(state) for state in EFFECT_OPEN]) | Q(settles_at__gt=scope.now)
-    return scope.runs().filter(state=RunState.ENDING).filter(~Exists(rows.filter(is_open)))
+    at_work = StepRun.objects.using(database()).filter(run=OuterRef("pk"), state__in=[str(s) for s in STEP_OPEN])
+    runs = scope.runs().filter(state=RunState.ENDING).exclude(Exists(at_work), ending_phase=EndingPhase.CLEANUP)
+    return runs.filter(~Exists(rows.filter(is_open)))
+
+
+def _cleanups(scope: Scope) -> QuerySet[Any]:
+    return scope.runs().filter(ended_at__isnull=True, ending_phase=EndingPhase.CLEANUP)
 
 
 def _late(scope: Scope, code: str, rows: QuerySet[Any], field: str, what: str) -> list[Finding]:

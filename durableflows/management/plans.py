@@ -37,6 +37,8 @@ def as_data(workflow: WorkflowDefinition) -> Data:
         "start": workflow.start,
         "deadline_seconds": workflow.deadline.total_seconds(),
         "budget": dict(pinned(workflow.budget)),
+        "cleanup": {"on_failure": workflow.on_failure, "on_cancel": workflow.on_cancel},
+        "cleanup_seconds": workflow.cleanup_within.total_seconds(),
         "steps": [_step(workflow, step) for step in workflow.steps.values()],
         "effects": [_effect(workflow, effect) for effect in workflow.effects.values()],
         "merges": {name: str(merge) for name, merge in workflow.merges.items()},
@@ -141,9 +143,19 @@ def as_lines(workflow: WorkflowDefinition) -> list[str]:
         plain(f"{workflow.name}, version {workflow.version}: {workflow.doc or 'without a description'}"),
         f"ends after {span(workflow.deadline)} at the latest"
         + (f"; a run may use {', '.join(budget)}" if budget else "; without a budget"),
+        *(
+            f"before it ends as {end}: {step}, within {span(workflow.cleanup_within)}"
+            for end, step in _cleanups(workflow)
+        ),
         *section("steps", [line for step in workflow.steps.values() for line in _step_lines(step)]),
         *section("effects", [line for effect in workflow.effects.values() for line in _effect_lines(effect)]),
     ]
+
+
+def _cleanups(workflow: WorkflowDefinition) -> list[tuple[str, str]]:
+    """How a run ends -> the step that cleans up before."""
+    named = (("FAILED", workflow.on_failure), ("CANCELLED", workflow.on_cancel))
+    return [(end, step) for end, step in named if step is not None]
 
 
 def _limit(workflow: WorkflowDefinition, name: str) -> str:
@@ -227,6 +239,7 @@ def as_mermaid(workflow: WorkflowDefinition) -> str:
         lines.append(f"    step_{step.name}{shape % step.name}")
         lines += [f"    step_{step.name} -->{f'|{when}|' if when else ''} step_{to}" for to, when in edges(step)]
         lines += [f"    step_{step.name} --> done((end))"] if step.end else []
+    lines += [f"    {end.lower()}(({end.lower()})) --> step_{step}" for end, step in _cleanups(workflow)]
     lines += _effect_nodes(list(workflow.effects.values()), list(workflow.steps.values()))
     return "\n".join(lines)
 

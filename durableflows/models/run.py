@@ -1,5 +1,6 @@
 """One workflow in progress."""
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.conf import settings
@@ -8,10 +9,12 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import models
 from django.db.models import Q
 
-from durableflows.core.states import RUN_ENDED, RUN_MOVES, WORDS, RunState
+from durableflows.core import ending
+from durableflows.core.states import RUN_ENDED, RUN_MOVES, WORDS, EndingPhase, RunState
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
 
 ENDED = [str(state) for state in sorted(RUN_ENDED)]
+PHASES = [(str(phase), phase.name.lower()) for phase in EndingPhase]
 
 
 class WorkflowRun(EngineRow):
@@ -56,6 +59,11 @@ class WorkflowRun(EngineRow):
     parked_reason = models.CharField(max_length=30, blank=True, default="")
     parked_detail = models.TextField(blank=True, default="")
     ending_reason = models.CharField(max_length=30, blank=True, default="")
+    # How far the end has come; from when to when the clean-up may take, and why it did not do its work.
+    ending_phase = models.CharField(max_length=10, blank=True, default="", choices=PHASES)
+    cleanup_at = models.DateTimeField(null=True, blank=True)
+    cleanup_until = models.DateTimeField(null=True, blank=True)
+    cleanup_error = models.TextField(blank=True, default="")
     # Who settles what an abandoned run left open.
     heir = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
@@ -97,6 +105,12 @@ class WorkflowRun(EngineRow):
                 | Q(ended_at__isnull=False, state__in=ENDED),
                 name="durableflows_run_ended",
             ),
+            # A clean-up has a bound, and is of a run that is known to end.
+            models.CheckConstraint(
+                condition=Q(ending_phase="")
+                | (~Q(ending_reason="") & Q(cleanup_at__isnull=False, cleanup_until__isnull=False)),
+                name="durableflows_run_cleanup",
+            ),
         ]
         indexes: ClassVar = [
             models.Index(fields=["deadline_at"], condition=Q(ended_at__isnull=True), name="durableflows_run_deadline"),
@@ -106,6 +120,11 @@ class WorkflowRun(EngineRow):
                 fields=["parent_step"],
                 condition=Q(parent_step__isnull=False, ended_at__isnull=True, cancel_asked_at__isnull=True),
                 name="durableflows_run_live_child",
+            ),
+            models.Index(
+                fields=["cleanup_until"],
+                condition=Q(ending_phase="clean-up", ended_at__isnull=True),
+                name="durableflows_run_cleanup_until",
             ),
             models.Index(fields=["workflow", "state", "-created_at"], name="durableflows_run_list"),
             models.Index(fields=["subject_type", "subject_id"], name="durableflows_run_subject"),
@@ -124,6 +143,20 @@ class WorkflowRun(EngineRow):
     def has_settled(self) -> bool:
         """Has it ended with nothing of it open? An abandoned run has left that to its heir (P15)."""
         return self.ended_at is not None and self.state != RunState.ABANDONED
+
+    @property
+    def is_cleaning_up(self) -> bool:
+        """Is it known to end, and cleaned up before?"""
+        return self.ended_at is None and self.ending_phase == EndingPhase.CLEANUP
+
+    def lets(self, *, of_cleanup: bool) -> bool:
+        """May its steps be tried, sent and waited for: those of its clean-up, or the others? Parked or not."""
+        is_ending, phase = bool(self.ending_reason or self.cancel_asked_at), EndingPhase(self.ending_phase)
+        return self.ended_at is None and ending.goes_on(is_ending=is_ending, phase=phase, of_cleanup=of_cleanup)
+
+    def ends_by(self, *, of_cleanup: bool) -> datetime:
+        """When its steps must have ended: at the deadline, those of its clean-up by a bound of their own."""
+        return self.cleanup_until if of_cleanup and self.cleanup_until is not None else self.deadline_at
 
     @property
     def word(self) -> str:
@@ -197,3 +230,7 @@ class WorkflowRun(EngineRow):
     @moves(RUN_MOVES)
     def reopen(self) -> None:
         """An operator lets it go on where it stood, or from an earlier step."""
+
+    @moves(RUN_MOVES)
+    def clean_up_again(self) -> None:
+        """An operator lets it do its clean-up again, and end as it did."""

@@ -6,8 +6,13 @@ from django.db import models
 from django.db.models import Q
 
 from durableflows.core.keys import new_id
-from durableflows.core.states import STEP_MOVES, StepState, WaitsOn
+from durableflows.core.states import RUN_MOVING, STEP_MOVES, EndingPhase, RunState, StepState, WaitsOn
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
+
+GOES_ON = Q(run__state__in=[str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]) | Q(
+    run__state=RunState.ENDING, run__ending_phase=EndingPhase.CLEANUP, of_cleanup=True
+)
+"""Steps that may be tried: of runs that go on, and of the clean-up of those that are ending. See `WorkflowRun.lets`."""
 
 
 class StepRun(EngineRow):
@@ -58,6 +63,8 @@ class StepRun(EngineRow):
     stood = models.JSONField(null=True, blank=True)
     # A redrive went back before it: when the run comes to it again, this visit is done again, under its keys.
     rewound = models.BooleanField(default=False)
+    # It belongs to the clean-up of a run that is ending, not to what the run was started for.
+    of_cleanup = models.BooleanField(default=False)
 
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, journal, ledger, progress
+from durableflows import clock, dispatch, endings, journal, ledger, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import may_judge
 from durableflows.conf import settings
@@ -51,12 +51,12 @@ def _abandon(given: Order, heir: Any) -> WorkflowRun:
     run.store("heir", "heir_name")
     for step in lock_steps(run):
         ledger.doubt_dispatched(step, now, "the run was abandoned while it was under way")
-        progress.close_step(run, step, now)
+        endings.close_step(run, step, now)
     left = _leave_open(run, now)
     run.error_code, run.error_text = "abandoned", given.reason
     data: dict[str, JSON] = {"reason": given.reason, "heir": run.heir_name, "open": [*left]}
     journal.record(run, "run.abandoned", at=now, actor_name=given.name, data=data)
-    progress.finish(run, "abandon", now)
+    endings.finish(run, "abandon", now)
     progress.conclude(run, now)
     cross(Boundary.OPERATE_BEFORE_COMMIT)
     return run

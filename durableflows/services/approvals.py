@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import claims, clock, journal, progress, questions
+from durableflows import claims, clock, endings, journal, progress, questions
 from durableflows.boundaries import Boundary, cross
 from durableflows.context import RunContext
 from durableflows.core import decide, registry
@@ -283,9 +283,7 @@ def _expire(run_id: UUID, step_id: UUID, request_id: UUID) -> bool:
     if request.state != ApprovalState.OPEN or now < request.expires_at or run.ended_at is not None:
         return False
     if now >= run.deadline_at:  # the run's deadline comes before any rung of the ladder
-        progress.begin_ending(
-            run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now
-        )
+        endings.begin(run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now)
         progress.conclude(run, now)
     elif request.ladder_position < len(request.ladder):
         _escalate(run, step, request, now)

@@ -18,15 +18,15 @@ from durableflows.core import decide, registry
 from durableflows.core.decide import Decision
 from durableflows.core.outcomes import ErrorInfo
 from durableflows.core.payload import JSON
-from durableflows.core.states import RUN_MOVING, RunState, StepState, WaitsOn
+from durableflows.core.states import RunState, StepState, WaitsOn
 from durableflows.errors import TooLate, UnknownWorkflow
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
+from durableflows.models.step import GOES_ON
 from durableflows.services import runs
 from durableflows.transactions import database, transact
 
 DEEPEST = 10
-GOING_ON = [str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]
 
 
 def carry(step_id: UUID) -> bool:
@@ -52,7 +52,7 @@ def _carry(step: StepRun, child: WorkflowRun | None) -> bool:
     if waits and child.ended_at is not None:
         return _hand_back(step.run_id, step.pk, child.pk)
     # A cancel is never taken back, and the parent may wait long for an effect of its own before it ends (P6).
-    is_left = not waits or step.run.cancel_asked_at is not None
+    is_left = not waits or (step.run.cancel_asked_at is not None and not step.of_cleanup)
     if is_left and child.ended_at is None and child.cancel_asked_at is None:
         return _cancel(child, step)
     return False
@@ -61,13 +61,12 @@ def _carry(step: StepRun, child: WorkflowRun | None) -> bool:
 def due() -> list[QuerySet[StepRun]]:
     """The steps with something to carry: a child to start, one to hand back, one to cancel."""
     children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
-    waiting = StepRun.objects.using(database()).filter(
-        state=StepState.WAITING, waits_on=WaitsOn.CHILD, run__state__in=GOING_ON
-    )
+    waiting = StepRun.objects.using(database()).filter(GOES_ON, state=StepState.WAITING, waits_on=WaitsOn.CHILD)
     live = WorkflowRun.objects.using(database()).filter(
         parent_step__isnull=False, ended_at__isnull=True, cancel_asked_at__isnull=True
     )
-    left = live.filter(~Q(parent_step__state=StepState.WAITING) | Q(parent__cancel_asked_at__isnull=False))
+    cancelled = Q(parent__cancel_asked_at__isnull=False, parent_step__of_cleanup=False)
+    left = live.filter(~Q(parent_step__state=StepState.WAITING) | cancelled)
     return [
         waiting.filter(~Exists(children)).order_by("id"),
         waiting.filter(Exists(children.filter(ended_at__isnull=False))).order_by("id"),
@@ -137,7 +136,7 @@ def _waiting(run_id: UUID, step_id: UUID) -> tuple[WorkflowRun | None, StepRun |
     run = try_lock_run(run_id)
     step = lock_step(step_id) if run is not None else None
     now = clock.now()
-    if run is None or step is None or run.ended_at is not None or run.ending_reason or run.parked_reason:
+    if run is None or step is None or run.parked_reason or not run.lets(of_cleanup=step.of_cleanup):
         return None, None, now
     if step.state != StepState.WAITING or step.waits_on != WaitsOn.CHILD:
         return None, None, now

@@ -12,8 +12,9 @@ from django.db.models import Q
 from durableflows import claims, clock, dispatch
 from durableflows.claims import WAITS_FOR_WORKER
 from durableflows.core.states import ParkedReason, StepState
+from durableflows.models.step import GOES_ON
 from durableflows.services import turns
-from durableflows.services.turns import GOING_ON, MOVING, all_steps, each, lock_going_on, while_open
+from durableflows.services.turns import MOVING, all_steps, each, lock_going_on, while_open
 from durableflows.transactions import transact
 
 
@@ -26,7 +27,7 @@ def send_ready(now: datetime) -> int:
 
 def send_unclaimed(now: datetime) -> int:
     """Send at once what was sent and not claimed, when the broker says that its queue is empty: it lost them (R02)."""
-    lost = all_steps().filter(dispatch.unclaimed(now), state=StepState.READY, run__state__in=GOING_ON)
+    lost = all_steps().filter(dispatch.unclaimed(now), GOES_ON, state=StepState.READY)
     lost = lost.exclude(retry_reason__startswith=WAITS_FOR_WORKER).order_by("sent_at")
     empty: dict[str | None, bool] = {}
     sent = 0

@@ -10,9 +10,18 @@ from uuid import UUID
 
 from durableflows import clock
 from durableflows.core import operate
+from durableflows.core.ending import cleanup_of
 from durableflows.core.money import Money
 from durableflows.core.payload import JSON, canonical, redact
-from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EffectState, StepState, WaitsOn
+from durableflows.core.states import (
+    EFFECT_OPEN,
+    STEP_OPEN,
+    ApprovalState,
+    EffectState,
+    EndingReason,
+    StepState,
+    WaitsOn,
+)
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import DurableflowsError, InvalidState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
@@ -128,7 +137,11 @@ def _check_right(verb: str, run: WorkflowRun, by: Any) -> None:
 
 def _cancel(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     runs.check_cancel(run)
-    found.closes += _closes(run, _open_steps(run))
+    main = [step for step in _open_steps(run) if not step.of_cleanup]
+    found.closes += _closes(run, main)
+    cleanup = cleanup_of(run.manifest, run.ending_reason or EndingReason.CANCEL)
+    if cleanup is not None and not run.is_cleaning_up:
+        found.begins.append(f"{cleanup.step}, to clean up")
 
 
 def _pause(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:

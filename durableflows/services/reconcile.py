@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, journal, progress
+from durableflows import clock, dispatch, endings, journal, progress
 from durableflows.claims import may_judge, snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, registry
@@ -53,7 +53,7 @@ def _route(run_id: UUID, step_id: UUID) -> list[UUID]:
     rows = _latest_issues(lock_effects(step))
     moves = {row.pk: move_for(run, step, row, now) for row in rows}
     urgent = most_urgent(moves.values()) or Move(Next.SETTLED, now, "nothing is open")
-    if urgent.next in (Next.SETTLED, Next.RESEND) and run.ending_reason:
+    if urgent.next in (Next.SETTLED, Next.RESEND) and not run.lets(of_cleanup=step.of_cleanup):
         if not progress.end_if_quiet(run, now):  # another branch holds the end up, or a request may be on its way
             later = now + timedelta(seconds=settings().RESEND_SECONDS)
             _note(run, step, decide.Decision(None, reason="the run ends when all is settled", wake_at=later), now)
@@ -93,7 +93,7 @@ def _latest_issues(rows: list[SideEffect]) -> list[SideEffect]:
 def move_for(run: WorkflowRun, step: StepRun, row: SideEffect, now: datetime) -> Move:
     """What one effect of a locked step needs next."""
     view = snapshot(run, step, (row,))
-    halted = bool(run.cancel_asked_at or run.ending_reason or run.parked_reason)
+    halted = bool(run.parked_reason) or not run.lets(of_cleanup=step.of_cleanup)
     not_before = step.wake_at or now
     has_tries = view.may_send_again(max(now, not_before))
     return next_for(facts_of(run, row), now, is_halted=halted, has_tries=has_tries, not_before=not_before)
@@ -231,6 +231,7 @@ def _resolve(
     journal.record(run, "effect.resolved", at=now, step=step, actor_name=actor_name, data=facts)
     if not SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="").exists():
         run.alert, run.alert_at = "", None  # a contradiction stays loud: this verdict need not be about it
+        endings.alert_of_cleanup(run, now)
     run.store("alert", "alert_at", *journal.FIELDS)
     return row
 
@@ -241,7 +242,7 @@ def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None
     given = storable(receipt)
     canonical(given)
     effect = _declared(run, row)
-    if effect is not None and not run.ending_reason and run.ended_at is None:
+    if effect is not None and run.lets(of_cleanup=row.step.of_cleanup):
         effect.load_receipt(given)  # the step goes on with it, and a receipt is never changed afterwards
     row.confirm()
     row.receipt = given

@@ -1,5 +1,7 @@
-"""Letting a failed or parked run go on from a step that it has been at. Visits are kept, and with them the keys:
-what is confirmed gives its receipt. Doing it once more is an explicit choice, on record.
+"""Letting a failed or parked run, or a clean-up that failed, go on from a step that it has been at.
+
+Visits are kept, and with them the keys: what is confirmed gives its receipt. Doing it once more is an explicit choice,
+on record.
 """
 
 from collections.abc import Collection
@@ -8,12 +10,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q, QuerySet
+
 from durableflows import arrivals, clock, journal, progress, reopening
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
-from durableflows.core.states import EffectState, RunState, StepState
+from durableflows.core.states import RUN_CLEANED_UP, EffectState, RunState, StepState
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
@@ -70,39 +74,64 @@ def _redrive(given: Order, step: str, item: str, repeat: tuple[str, ...]) -> Wor
     for join in route.waiting:
         arrivals.gather_again(run, lock_step(join), now)
     _choose_repeats(run, route.repeats, given, now)
-    reopening.take_back_end(run)
-    if any(_may_have_ended(run, visit) for visit in route.steps):
-        run.result = None  # it came from what is done again
     run.alert, run.alert_at = ("", None) if not _has_contradiction(run) else (run.alert, run.alert_at)
-    reopening.close_requests(run, route.target, now)
-    for visit in [route.target, *route.also]:
-        reopening.begin_again(run, lock_step(visit.pk), now)
-    reopening.go_on(run, now)
+    _begin(run, route, now)
     progress.conclude(run, now)
     cross(Boundary.OPERATE_BEFORE_COMMIT)
     return run
 
 
+def _begin(run: WorkflowRun, route: Route, now: datetime) -> None:
+    if route.target.of_cleanup:  # the main path stays closed
+        target = lock_step(route.target.pk)
+        reopening.take_up_cleanup(run, now)
+        reopening.begin_again(run, target, now)
+        reopening.send_again(run, target, now)
+        return
+    reopening.take_back_end(run)
+    reopening.leave_cleanup(run)
+    if any(_may_have_ended(run, visit) for visit in route.steps):
+        run.result = None  # it came from what is done again
+    reopening.close_requests(run, route.target, now)
+    for visit in [route.target, *route.also]:
+        reopening.begin_again(run, lock_step(visit.pk), now)
+    reopening.go_on(run, now)
+
+
 def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str], now: datetime) -> Route:
     """The route. Raises as `redrive`."""
-    _check_run(run)
-    if now >= run.deadline_at:
-        raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed: extend it first")
-    check_iterations(run, run.budget)
+    target = _last_visit(run, step, item)
+    if target is not None and target.of_cleanup:
+        _check_cleanup(run)
+    else:
+        _check_run(run, now)
+        check_iterations(run, run.budget)
     # A second walk beside an unknown first one could act twice.
     check_settled(run, "the run goes on from elsewhere")
-    target = _last_visit(run, step, item)
+    if target is None:
+        raise InvalidState(_never_been(run, step, item))
     after, waiting = reopening.after(run, target)
-    also = [visit for visit in reopening.failed(run) if visit not in (target, *after)]
+    failed = [] if target.of_cleanup else reopening.failed(run)
+    also = [visit for visit in failed if visit not in (target, *after)]
     _check_children([target, *after, *also])
     return Route(target, after, waiting, also, _to_repeat([target, *after, *also], repeat, now))
 
 
-def _check_run(run: WorkflowRun) -> None:
+def _check_cleanup(run: WorkflowRun) -> None:
+    """A clean-up that failed may be done again, also after a cancel: the run ends as it did. What is done is done."""
+    if run.ended_at is None or run.state not in RUN_CLEANED_UP:
+        raise TooLate(f"the run is {run.word}: its clean-up is done again only when it has ended")
+    if not run.cleanup_error:
+        raise TooLate("the clean-up of the run is done: there is nothing to do again")
+
+
+def _check_run(run: WorkflowRun, now: datetime) -> None:
     if run.ended_at is not None and run.state != RunState.FAILED:
         raise TooLate(f"the run is {run.word}: {_NOT_FROM.get(run.state, 'that is final')}")
     check_stands_still(run)
     check_may_reopen(run)
+    if now >= run.deadline_at:
+        raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed: extend it first")
 
 
 _NOT_FROM = {
@@ -112,14 +141,20 @@ _NOT_FROM = {
 }
 
 
-def _last_visit(run: WorkflowRun, step: str, item: str) -> StepRun:
-    rows = StepRun.objects.using(database()).filter(run=run, started_at__isnull=False, rewound=False)
-    target = rows.filter(name=step, item_key=item).order_by("-visit").first()
-    if target is not None:
-        return target
-    been = dict.fromkeys(rows.order_by("id").values_list("name", flat=True))
+def _last_visit(run: WorkflowRun, step: str, item: str) -> StepRun | None:
+    return _been(run).filter(name=step, item_key=item).order_by("-visit").first()
+
+
+def _been(run: WorkflowRun) -> QuerySet[StepRun]:
+    """Where the run has been. A clean-up may be done again that no worker came to in its time."""
+    rows = StepRun.objects.using(database()).filter(run=run, rewound=False)
+    return rows.filter(Q(started_at__isnull=False) | Q(of_cleanup=True))
+
+
+def _never_been(run: WorkflowRun, step: str, item: str) -> str:
+    been = dict.fromkeys(_been(run).order_by("id").values_list("name", flat=True))
     for_item = f" for item {item!r}" if item else ""
-    raise InvalidState(f"the run has not been at {step!r}{for_item}; it has been at {', '.join(been) or 'no step'}")
+    return f"the run has not been at {step!r}{for_item}; it has been at {', '.join(been) or 'no step'}"
 
 
 def _check_children(steps: list[StepRun]) -> None:

@@ -8,10 +8,10 @@ from uuid import UUID
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 
-from durableflows import clock, integrity, journal, pinned, progress
+from durableflows import clock, endings, integrity, journal, pinned, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
-from durableflows.core import budget, registry
+from durableflows.core import budget, ending, registry
 from durableflows.core import state as states
 from durableflows.core.declare import Workflow
 from durableflows.core.definition import WorkflowDefinition
@@ -145,7 +145,7 @@ def start_child(
     )
     run.owner_name, run.subject_type, run.subject_id = parent.owner_name, parent.subject_type, parent.subject_id
     run.parent, run.parent_step = parent, step
-    run.deadline_at = min(run.deadline_at, parent.deadline_at)
+    run.deadline_at = min(run.deadline_at, parent.ends_by(of_cleanup=step.of_cleanup))
     integrity.seal(run, data, 0)
     run.save(using=database(), force_insert=True)
     pinned.keep(definition.pins, now)
@@ -170,6 +170,7 @@ def manifest_of(definition: WorkflowDefinition) -> dict[str, JSON]:
         "engine": ENGINE_VERSION,
         "code": definition.code,
         **definition.pins.manifest,
+        **ending.pinned(definition.on_failure, definition.on_cancel, definition.cleanup_within),
     }
 
 
@@ -214,7 +215,7 @@ def _cancel(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
     if run.cancel_asked_at is None:
         run.cancel_asked_at, run.cancel_asked_by, run.cancel_reason = now, actor_name, reason
         journal.record(run, "run.cancel_asked", at=now, actor_name=actor_name, data={"reason": reason})
-        progress.begin_ending(run, EndingReason.CANCEL, reason or "cancelled", now, actor_name=actor_name)
+        endings.begin(run, EndingReason.CANCEL, reason or "cancelled", now, actor_name=actor_name)
         progress.conclude(run, now)
     cross(Boundary.CANCEL_BEFORE_COMMIT)
     return run

@@ -71,7 +71,7 @@ def _known(run: WorkflowRun, name: str, dedup_key: str) -> Signal | None:
 
 
 def _check_takes(run: WorkflowRun, name: str) -> None:
-    if run.ended_at is not None or run.ending_reason:
+    if run.ended_at is not None or (run.ending_reason and not run.is_cleaning_up):
         raise TooLate(f"the run is {run.word}: it takes no signals any more")
     if Signal.objects.using(database()).filter(run=run, name=name, used_by__isnull=True).count() >= MOST_KEPT:
         raise TooLate(f"{MOST_KEPT} signals {name} wait for this run already: it does not use them up")

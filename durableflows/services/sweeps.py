@@ -21,9 +21,10 @@ from durableflows.core.decide import Decision, after_timeout
 from durableflows.core.states import (
     EFFECT_OPEN,
     RUN_ENDED,
+    STEP_OPEN,
     ApprovalState,
     EffectState,
-    EndingReason,
+    EndingPhase,
     ParkedReason,
     RunState,
     StepState,
@@ -31,9 +32,10 @@ from durableflows.core.states import (
 )
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
-from durableflows.services import abandon, approvals, children, reconcile
+from durableflows.models.step import GOES_ON
+from durableflows.services import abandon, approvals, children, ends, reconcile
 from durableflows.services.outbox import send_ready, send_unclaimed
-from durableflows.services.turns import GOING_ON, all_steps, each, judged_here, lock_going_on, while_open
+from durableflows.services.turns import all_steps, each, judged_here, lock_going_on, while_open
 from durableflows.transactions import database, is_away, transact
 
 logger = logging.getLogger("durableflows.sweeps")
@@ -129,14 +131,14 @@ def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool])
 
 def wake_due(now: datetime) -> int:
     """Make retries READY whose time has come, and send them."""
-    steps = all_steps().filter(state=StepState.RETRY_SCHEDULED, wake_at__lte=now, run__state__in=GOING_ON)
+    steps = all_steps().filter(GOES_ON, state=StepState.RETRY_SCHEDULED, wake_at__lte=now)
     return each(steps.order_by("wake_at"), _go_on_crossing)
 
 
 def end_waits(now: datetime) -> int:
     """Let steps begin whose time has come, and runs go on that have waited in vain for a signal."""
     kinds = [str(WaitsOn.TIMER), str(WaitsOn.SIGNAL)]
-    steps = all_steps().filter(state=StepState.WAITING, waits_on__in=kinds, wake_at__lte=now, run__state__in=GOING_ON)
+    steps = all_steps().filter(GOES_ON, state=StepState.WAITING, waits_on__in=kinds, wake_at__lte=now)
     return each(steps.order_by("wake_at"), _go_on_crossing)
 
 
@@ -196,7 +198,7 @@ def park_unknown(now: datetime) -> int:
     # A signal that did not come in time leads to where only the declaration knows, and so does a person's answer.
     timed_out = Q(state=StepState.WAITING, waits_on=WaitsOn.SIGNAL, wake_at__lt=since)
     stuck = Q(state__in=[StepState.READY, StepState.WAITING_HUMAN]) | timed_out
-    steps = all_steps().filter(stuck, created_at__lt=since, run__state__in=GOING_ON)
+    steps = all_steps().filter(stuck, GOES_ON, created_at__lt=since)
     steps = steps.filter(run__changed_at__lt=since)
     for name, version in known:
         steps = steps.exclude(run__workflow=name, run__version=version)
@@ -254,18 +256,7 @@ def expire_requests(now: datetime) -> int:
 def end_overdue_runs(now: datetime) -> int:
     """Let runs past their deadline end."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, deadline_at__lte=now, ending_reason="")
-    return each(runs.order_by("deadline_at"), _end_overdue)
-
-
-@transact
-def _end_overdue(run_id: UUID) -> bool:
-    run = try_lock_run(run_id)
-    now = clock.now()
-    if run is None or run.ended_at is not None or run.ending_reason or run.deadline_at > now:
-        return False
-    progress.begin_ending(run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now)
-    progress.conclude(run, now)
-    return True
+    return each(runs.order_by("deadline_at"), ends.end_overdue)
 
 
 def end_idle_runs(now: datetime) -> int:
@@ -273,38 +264,24 @@ def end_idle_runs(now: datetime) -> int:
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, idle_at__lte=now)
     # Long steps may be many, and must not stand before runs in which nothing happens.
     runs = runs.filter(~Exists(all_steps().filter(run=OuterRef("pk"), state=StepState.RUNNING)))
-    return each(runs.order_by("idle_at"), _end_idle)
+    return each(runs.order_by("idle_at"), ends.end_idle)
 
 
-@transact
-def _end_idle(run_id: UUID) -> bool:
-    run = try_lock_run(run_id)
-    now = clock.now()
-    if run is None or run.ended_at is not None or run.ending_reason or run.idle_at is None or run.idle_at > now:
-        return False
-    if all_steps().filter(run=run, state=StepState.RUNNING).exists():
-        return False
-    text = f"nothing has happened since {run.changed_at:%Y-%m-%d %H:%M}, longer than its budget allows"
-    progress.begin_ending(run, EndingReason.BUDGET, text, now)
-    progress.conclude(run, now)
-    return True
+def end_late_cleanups(now: datetime) -> int:
+    """Give clean-ups up whose time is over: their runs end as they were going to, with an alert."""
+    runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, ending_phase=EndingPhase.CLEANUP)
+    return each(runs.filter(cleanup_until__lte=now).order_by("cleanup_until"), ends.end_late_cleanup)
 
 
 def confirm_ends(now: datetime) -> int:
-    """End runs that are ending and have become quiet (rule 10)."""
+    """Bring runs that are ending and have become quiet to their clean-up or their end (rule 10)."""
+    at_work = all_steps().filter(run=OuterRef("pk"), state__in=[str(state) for state in STEP_OPEN])
     runs = WorkflowRun.objects.using(database()).filter(state=RunState.ENDING)
+    runs = runs.exclude(Exists(at_work), ending_phase=EndingPhase.CLEANUP)
     effects = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
     # Those that wait for a person may be many, and must not stand before those that can end.
     is_open = Q(state__in=[str(state) for state in EFFECT_OPEN]) | Q(settles_at__gt=now)
-    return each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), _confirm_end)
-
-
-@transact
-def _confirm_end(run_id: UUID) -> bool:
-    run = try_lock_run(run_id)
-    if run is None or run.ended_at is not None or not run.ending_reason:
-        return False
-    return progress.end_if_quiet(run, clock.now())
+    return each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), ends.confirm_end)
 
 
 SWEEPS: dict[str, Callable[[datetime], int]] = {
@@ -323,6 +300,7 @@ SWEEPS: dict[str, Callable[[datetime], int]] = {
     "expired requests": expire_requests,
     "deadlines": end_overdue_runs,
     "idle runs": end_idle_runs,
+    "late clean-ups": end_late_cleanups,
     "quiet ends": confirm_ends,
 }
 """Name for people -> sweep."""

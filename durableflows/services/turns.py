@@ -13,7 +13,7 @@ from django.db.models import Model, Q, QuerySet
 
 from durableflows import claims, dispatch, progress
 from durableflows.core import registry
-from durableflows.core.states import RUN_MOVING, RunState
+from durableflows.core.states import RUN_MOVING
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.transactions import database, is_away
@@ -24,8 +24,6 @@ Row = TypeVar("Row", bound=Model)
 
 BATCH = 200
 MOVING = [str(state) for state in RUN_MOVING]
-# A run that is ending tries nothing more; its steps would only be refused, and keep others from their turn.
-GOING_ON = [str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]
 
 
 def all_steps() -> QuerySet[StepRun]:
@@ -55,9 +53,10 @@ def lock_going_on(step_id: UUID) -> tuple[WorkflowRun, StepRun] | None:
     """Lock a step and its run; None when somebody holds the run, or it does not go on by itself."""
     run_id = progress.run_of(step_id)
     run = try_lock_run(run_id) if run_id else None
-    if run is None or run.parked_reason or run.ending_reason or run.ended_at is not None:
+    if run is None or run.parked_reason:
         return None
-    return run, lock_step(step_id)
+    step = lock_step(step_id)
+    return (run, step) if run.lets(of_cleanup=step.of_cleanup) else None
 
 
 def judged_here(now: datetime, run: str) -> Q:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows.core.states import RUN_MOVING, STEP_OPEN, ApprovalState, EffectState, RunState, StepState
+from durableflows.core.states import RUN_MOVING, STEP_OPEN, ApprovalState, EffectState, EndingPhase, RunState, StepState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
 
@@ -17,7 +17,8 @@ OPEN = [str(state) for state in STEP_OPEN]
 _AFTER = timedelta(microseconds=1)
 """A lease is void when its last moment is over."""
 
-LIMITS = (("deadlines",), ("idle runs",))
+LATE_CLEANUPS = ("late clean-ups",)
+LIMITS = (("deadlines",), ("idle runs",), LATE_CLEANUPS)
 """What ends a run by a limit: nobody waits for that, and a run that only this would end has been forgotten (P10)."""
 STEP_SWEEPS = {
     StepState.RUNNING: ("overdue leases",),
@@ -55,11 +56,13 @@ def look(known: Sequence[UUID]) -> Due:
     runs = (
         WorkflowRun.objects.using(database())
         .exclude(pk__in=known)
-        .values_list("pk", "state", "deadline_at", "idle_at", "ended_at")
+        .values_list("pk", "state", "deadline_at", "idle_at", "ended_at", "ending_phase", "cleanup_until")
     )
     ids, is_ending = [], False
-    for run_id, state, deadline_at, idle_at, ended_at in runs:
+    for run_id, state, deadline_at, idle_at, ended_at, phase, cleanup_until in runs:
         ids.append(run_id)
+        if ended_at is None and phase == EndingPhase.CLEANUP and cleanup_until is not None:
+            due.moments.append((cleanup_until, LATE_CLEANUPS))
         is_ending |= state == RunState.ENDING
         due.is_live |= ended_at is None
         if ended_at is None:

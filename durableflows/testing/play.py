@@ -27,7 +27,7 @@ from durableflows.testing.people import TRIES, People
 from durableflows.testing.promises import Broken, Standing
 from durableflows.testing.provider import Provider
 from durableflows.testing.scenarios import Scenario
-from durableflows.testing.work import Killed, Work, lease_of, rows_of
+from durableflows.testing.work import Killed, Work, cleans_up, lease_of, rows_of
 from durableflows.testing.world import FakeClock, World
 from durableflows.transactions import database
 
@@ -318,7 +318,8 @@ class Simulation(World):
         if not self._at_work:
             return
         work = self._at_work[-1]
-        if boundary is Boundary.EFFECT_AFTER_RESERVE and UUID(work.arguments[0]) in self.people.cancelled:
+        is_cancelled = UUID(work.arguments[0]) in self.people.cancelled and not cleans_up(work)
+        if boundary is Boundary.EFFECT_AFTER_RESERVE and is_cancelled:
             self.blame("P6", "an effect was reserved after the run's cancel had been stored")
         if boundary is Boundary.EFFECT_AFTER_RESERVE and work.fenced is not None:
             self.blame("P2", "an effect was reserved by a worker that had lost its lease")

@@ -36,18 +36,24 @@ PROVOKED: Mapping[Boundary, tuple[str, str]] = {
     Boundary.LOOKUP_AFTER_COMMIT: (Behaviour.ANSWER_LOST, ""),
     Boundary.CANCEL_BEFORE_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
     Boundary.CANCEL_AFTER_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
+    Boundary.CLEANUP_BEFORE_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
+    Boundary.CLEANUP_BEFORE_SEND: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a run meets when nothing goes wrong. `pending`: effects whose provider can say "not done yet"."""
+    """What a run meets when nothing goes wrong. `pending`: effects whose provider can say "not done yet".
+
+    `cleans_up`: a cancel leads to a clean-up.
+    """
 
     crossed: Mapping[Boundary, int]
     messages: int
     requests: int
     effects: tuple[str, ...]
     pending: Collection[str] = ()
+    cleans_up: bool = False
 
     def behaviours(self, effect: str) -> list[Behaviour]:
         """What the provider of an effect may do besides answering."""
@@ -56,8 +62,12 @@ class Survey:
     @property
     def boundaries(self) -> list[Boundary]:
         """What is crossed, or can be brought about."""
-        reachable = [*self.crossed, *(place for place in PROVOKED if self.effects or place.name.startswith("CANCEL"))]
-        return [boundary for boundary in Boundary if boundary in reachable]
+        return [boundary for boundary in Boundary if boundary in self.crossed or self._can_be_provoked(boundary)]
+
+    def _can_be_provoked(self, boundary: Boundary) -> bool:
+        if boundary not in PROVOKED or (boundary.name.startswith("CLEANUP") and not self.cleans_up):
+            return False
+        return bool(self.effects) or PROVOKED[boundary][0] == Strike.CANCEL
 
 
 def plan(survey: Survey, count: int, seed: int) -> list[Schedule]:

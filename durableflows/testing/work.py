@@ -32,6 +32,11 @@ def lease_of(work: Work) -> tuple[object, datetime | None]:
     return None, ends_at  # the answer of a late question may be used while the row is as it was
 
 
+def cleans_up(work: Work) -> bool:
+    """Does the worker do a step of a clean-up? It may send what a cancel forbids others."""
+    return StepRun.objects.using(database()).filter(pk__in=work.arguments[1:], of_cleanup=True).exists()
+
+
 def rows_of(work: Work) -> tuple[object, ...]:
     """What a worker without the lease may not change: its step and the run's checkpoint and end."""
     rows = StepRun.objects.using(database()).filter(pk=work.arguments[1])

@@ -18,6 +18,7 @@ PURE = (
     "core.pins",
     "core.state",
     "core.states",
+    "core.ending",
     "core.merge",
     "core.migrations",
     "core.refs",
@@ -86,7 +87,7 @@ WRITERS = (
 )
 
 # The funnel: nothing else moves a run, a step or an approval.
-FUNNEL = ("groups", "visits", "arrivals", "questions", "progress", "reopening")
+FUNNEL = ("groups", "visits", "arrivals", "questions", "endings", "progress", "reopening")
 
 # One attempt of a step, and asking a provider what became of an effect.
 WORK = ("claims", "decisions", "context", "runner", "lookups", "gate")
@@ -108,6 +109,7 @@ VERBS = (
     "services.migrations",
     "services.turns",
     "services.outbox",
+    "services.ends",
     "services.sweeps",
     "services.rotation",
     "services.cleanup",

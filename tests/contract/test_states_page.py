@@ -21,7 +21,7 @@ def test_a_diagram_shows_every_state_and_every_move(machine: graph.Machine):
 
 
 def test_what_has_ended_has_no_way_out():
-    """But steps, which may be undone or done again; and runs that an operator lets go on."""
+    """But steps, which may be undone or done again; and runs that an operator lets go on, or clean up again."""
     ways_out = {
         (verb, str(state))
         for machine in graph.MACHINES
@@ -32,6 +32,7 @@ def test_what_has_ended_has_no_way_out():
     steps = {("compensate", "SUCCEEDED"), ("make_ready", "FAILED_PERMANENT")}
     again = {("reopen", state) for state in ("SUCCEEDED", "FAILED_PERMANENT", "CANCELLED")}
     runs = {("reopen", state) for state in ("FAILED", "EXHAUSTED_BUDGET", "DEADLINE_EXCEEDED")}
+    runs |= {("clean_up_again", state) for state in ("FAILED", "CANCELLED")}
     assert ways_out == steps | again | runs | {("wait_again", state) for _, state in again}
 
 

@@ -144,6 +144,7 @@ def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefiniti
 
         name, version = "order", 1
         deadline = timedelta(days=14)
+        on_cancel = "take_back"
 
         sign_off = approval(
             title="Pay {amount}",
@@ -173,6 +174,10 @@ def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefiniti
         @step(end=True, effects=(mail_it,), retry=tries)
         def tell(self, run: Run[OrderState]) -> None:
             run.state.mail_id = run.effect(mail_it, amount=run.state.amount).id
+
+        @step(end=True)
+        def take_back(self, run: Run[OrderState]) -> None:
+            run.note("taken back")
 
     return Order
 
@@ -233,6 +238,14 @@ def cancelling(desk: Desk) -> None:
         _cancel(desk)
 
 
+def calling_off(desk: Desk) -> None:
+    """A person cancels while nothing is under way, so that the clean-up begins at once; the person presses again."""
+    desk.start()
+    desk.world.run_until_idle()
+    if not desk.survive(lambda: _cancel(desk)):
+        _cancel(desk)
+
+
 def signalling(desk: Desk) -> None:
     """Somebody tells the run that it may begin; the sender dies, and sends again under the same key."""
     desk.start(parts=["signal"])
@@ -285,6 +298,8 @@ STORIES: dict[Boundary, Callable[[Desk], None]] = {
     Boundary.ANSWER_AFTER_COMMIT: answering,
     Boundary.CANCEL_BEFORE_COMMIT: cancelling,
     Boundary.CANCEL_AFTER_COMMIT: cancelling,
+    Boundary.CLEANUP_BEFORE_COMMIT: calling_off,
+    Boundary.CLEANUP_BEFORE_SEND: calling_off,
     Boundary.TIMER_BEFORE_COMMIT: failing,
     Boundary.TIMER_AFTER_COMMIT: failing,
     Boundary.SIGNAL_BEFORE_COMMIT: signalling,
@@ -380,3 +395,4 @@ def assert_ends_well(desk: Desk) -> None:
     else:
         assert run.state == RunState.CANCELLED
         assert desk.mails.acts == []
+        assert StepRun.objects.get(run=run, name="take_back").state == StepState.SUCCEEDED or run.cleanup_error

@@ -384,6 +384,10 @@ def test_every_code_has_a_case():
     others = {
         "end-overdue",
         "budget-count",  # test_budgets.py
+        "cleanup-beside-main-path",  # this and the next: test_cleanup_doctor.py
+        "sent-after-main-path",
+        "cleanup-overdue",
+        "cleanup-not-done",
         "inherited",  # this and the next: test_abandon.py
         "inherited-look-overdue",
         "timer-overdue",  # this and the next: test_doctor_waits.py

@@ -11,6 +11,7 @@ from durableflows.management import matrices, matrix, plans
 from tests.integration.test_command import data, said
 from tests.support.flows import Provider, pay_effect, pay_workflow
 from tests.support.parcels import Depot, parcel_workflow
+from tests.support.rooms import Hotel, stay_workflow
 from tests.support.waits import waiting_workflow
 
 
@@ -143,6 +144,14 @@ def test_a_plan_as_a_graph_draws_every_step_edge_and_effect():
             assert f"    step_{node.name} -->{f'|{when}|' if when else ''} step_{to}\n" in text
     assert text.count("-.->") == 2
     assert data("plan", "send", "--graph")["mermaid"] == text.strip()
+
+
+def test_a_plan_says_what_cleans_up_before_which_end():
+    workflow = stay_workflow(Hotel(), within=timedelta(minutes=30)).definition
+
+    assert "before it ends as CANCELLED: free, within 30 min" in plans.as_lines(workflow)
+    assert "    failed((failed)) --> step_tell_desk" in plans.as_mermaid(workflow).splitlines()
+    assert plans.as_data(workflow)["cleanup"] == {"on_failure": "tell_desk", "on_cancel": "free"}
 
 
 def test_a_workflow_that_is_not_known_is_named_with_what_is():

@@ -84,6 +84,55 @@ def test_the_smallest_workflow_works() -> None:
     assert list(declare(version=2, **ask()).definition.steps) == ["pay", "ask"]
 
 
+CLEAN = {"free": step(end=True)(body), "on_cancel": "free"}
+
+
+def test_a_workflow_may_name_where_its_clean_up_begins() -> None:
+    declared = declare(**CLEAN, tell=step(to="free")(body), on_failure="tell", cleanup_within=timedelta(minutes=5))
+
+    assert (declared.definition.on_failure, declared.definition.on_cancel) == ("tell", "free")
+    assert declared.definition.cleanup_within == timedelta(minutes=5)
+    assert declare(version=2).definition.cleanup_within == timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            {"on_failure": "tel", "tell": step(end=True)(body)},
+            r"on_failure names 'tel', which is no step, did you mean",
+        ),
+        (
+            {"on_cancel": body},
+            r"Refund: on_cancel is <function .*: name the step that cleans up, on_cancel = 'give_back'",
+        ),
+        ({"on_cancel": ""}, r"Refund: on_cancel is '': name the step"),
+        ({"on_cancel": "pay"}, r"Refund\.pay: it belongs to the clean-up and to the way from the start"),
+        (
+            {**CLEAN, "free": step(to="pay")(body)},
+            r"Refund\.pay: it belongs to the clean-up and to the way from the start",
+        ),
+        (
+            {"pay": step(start=True, end=True, on_failure="free")(body), **CLEAN},
+            r"Refund\.free: it belongs to the clean-up and to the way from the start",
+        ),
+        (
+            {**CLEAN, "free": step(to="ask")(body), "ask": ask(start=False, approved="done", rejected="done")["ask"]}
+            | {"done": step(end=True)(body)},
+            r"Refund\.ask: an approval in a clean-up: the run ends whatever anybody answers",
+        ),
+        ({**CLEAN, "free": step(end=True, join=True)(body)}, r"Refund\.free: join=True where a clean-up begins"),
+        ({**CLEAN, "free": step(to="free")(body)}, r"Refund\.free: no way leads from here to a step with end=True"),
+        ({**CLEAN, "cleanup_within": 60}, r"Refund: cleanup_within 60 is not a time span"),
+        ({**CLEAN, "cleanup_within": timedelta(0)}, r"Refund: cleanup_within .* is not a time span"),
+        ({"cleanup_within": timedelta(hours=2)}, r"Refund: cleanup_within without on_failure or on_cancel"),
+    ],
+)
+def test_a_clean_up_that_cannot_work_is_refused(members: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidDefinition, match=message):
+        declare(**members)
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [

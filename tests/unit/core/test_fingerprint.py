@@ -73,6 +73,18 @@ def test_what_is_structure(one: list[StepDefinition], other: list[StepDefinition
     assert structure_of(one, Plain) != structure_of(other, Plain)
 
 
+def test_where_a_clean_up_begins_is_structure_and_the_two_are_told_apart() -> None:
+    steps = [task(), task("tell")]
+    found = {
+        structure_of(steps, Plain),
+        structure_of(steps, Plain, on_failure="tell"),
+        structure_of(steps, Plain, on_cancel="tell"),
+        structure_of(steps, Plain, on_failure="tell", on_cancel="tell"),
+    }
+
+    assert len(found) == 4
+
+
 class Red(Enum):
     RED = "red"
 

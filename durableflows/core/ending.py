@@ -1,0 +1,91 @@
+"""How a run ends: what is under way is settled first, then its clean-up runs, and only then it reaches its end.
+
+    settling --- nothing is open any more ---> clean-up --- its last step has ended ---> ended
+                                                  '--- it failed, or its time is over ---> closing ---> ended
+
+A run without a clean-up for its reason goes from settling to its end. Pure. Source: P6, P15; protocol, rule 10.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from durableflows.core.payload import JSON
+from durableflows.core.states import EndingPhase, EndingReason
+
+DEFAULT_WITHIN = timedelta(hours=1)
+
+
+class Next(StrEnum):
+    """What becomes of a run that is ending."""
+
+    WAIT = "wait"
+    CLEAN_UP = "clean up"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanup:
+    """The step that a clean-up begins with, and how long all of it may take."""
+
+    step: str
+    within: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A run that is ending, as of the lock.
+
+    has_cleanup        its release declares one for this reason
+    has_open_effects   an outcome is unknown or pending (P15)
+    has_open_sends     a request may still be on its way (protocol, rule 3)
+    has_open_steps     a step has not ended
+    """
+
+    reason: str
+    phase: EndingPhase
+    has_cleanup: bool
+    has_open_effects: bool
+    has_open_sends: bool
+    has_open_steps: bool
+
+
+def pinned(on_failure: str | None, on_cancel: str | None, within: timedelta) -> dict[str, JSON]:
+    """What a run's manifest keeps of it: any process can begin a clean-up, also one without the workflow's code."""
+    steps = {EndingReason.FAILURE: on_failure, EndingReason.CANCEL: on_cancel}
+    declared: dict[str, JSON] = {str(reason): step for reason, step in steps.items() if step is not None}
+    return {"cleanup": {**declared, "seconds": within.total_seconds()}} if declared else {}
+
+
+def cleanup_of(manifest: Mapping[str, JSON], reason: str) -> Cleanup | None:
+    """The clean-up of a run that ends for this reason. A limit has none: who extends it lets the run go on."""
+    kept = manifest.get("cleanup")
+    step = kept.get(reason) if isinstance(kept, dict) else None
+    if not isinstance(kept, dict) or not isinstance(step, str):
+        return None
+    seconds = kept["seconds"]
+    assert isinstance(seconds, int | float)
+    return Cleanup(step, timedelta(seconds=seconds))
+
+
+def next_of(ending: Ending) -> Next:
+    """Say what becomes of a run that is ending.
+
+    Nothing of the main path may arrive after a cancel is confirmed, nor while a clean-up takes back what it did.
+    """
+    if ending.phase is EndingPhase.CLEANUP and ending.has_open_steps:
+        return Next.WAIT
+    must_land = ending.has_cleanup or ending.reason == EndingReason.CANCEL
+    if ending.has_open_effects or (must_land and ending.has_open_sends):
+        return Next.WAIT
+    if ending.phase is EndingPhase.SETTLING and ending.has_cleanup:
+        return Next.CLEAN_UP
+    return Next.END
+
+
+def goes_on(*, is_ending: bool, phase: EndingPhase, of_cleanup: bool) -> bool:
+    """May a step of a run be tried, sent and waited for? In a run that is ending only the steps of its clean-up."""
+    if phase is EndingPhase.CLEANUP:
+        return of_cleanup
+    return not is_ending and not of_cleanup
