@@ -14,11 +14,12 @@ from typing import Any
 from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery import Celery, bootsteps, signals
 from celery.platforms import set_process_title
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
 from durableflows import leases
 from durableflows.conf import settings
-from durableflows.leases import Place
+from durableflows.leases import OVERRUN_MARK, Place
 
 logger = logging.getLogger("durableflows.celery")
 
@@ -62,11 +63,15 @@ def _begin_child(**_: Any) -> None:
 
 
 def _report_lost(task_id: str = "", exception: BaseException | None = None, **_: Any) -> None:
-    """In the worker's parent: a pool child is dead. Only its task's id goes to the ticker, which looks at the rows."""
+    """In the worker's parent: a pool child is dead. Only its task's id goes to the ticker, which looks at the rows.
+
+    A child that has reached its hard time limit is reported before it is ended.
+    """
     if _Pipe.writer is not None and isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
+        mark = OVERRUN_MARK if isinstance(exception, TimeLimitExceeded) else ""
         # A full pipe is no loss: the heartbeat and `must_end_by` find the lease too.
         with contextlib.suppress(OSError):
-            os.write(_Pipe.writer, f"{task_id}\n".encode())
+            os.write(_Pipe.writer, f"{mark}{task_id}\n".encode())
 
 
 class TickerStep(bootsteps.StartStopStep):
@@ -78,6 +83,7 @@ class TickerStep(bootsteps.StartStopStep):
     requires = ("celery.worker.components:Pool", "celery.worker.components:Timer")
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
+        _refuse_time_limits()  # Celery runs Django's checks at its start, and does not look at what they say
         self.pid = 0
         super().__init__(parent, **kwargs)
 
@@ -85,6 +91,7 @@ class TickerStep(bootsteps.StartStopStep):
         """Fork the ticker, and look after it."""
         if not settings().TICKER:
             return
+        _warn_of_pool(parent)
         place = Place(leases.boot_id(), leases.worker_name(), os.getpid(), _queues(parent))
         _Pipe.open()
         self._fork(place)
@@ -109,6 +116,26 @@ class TickerStep(bootsteps.StartStopStep):
                 return
             logger.error("the ticker ended with status %s and is started again", status)
         self._fork(place)
+
+
+def _refuse_time_limits() -> None:
+    from durableflows.checks import check_time_limits  # models: this module is imported before Django's apps are ready
+
+    if found := check_time_limits(None):
+        raise ImproperlyConfigured("; ".join(f"{one.id}: {one.msg}. {one.hint}" for one in found))
+
+
+def _warn_of_pool(worker: Any) -> None:
+    """A worker's pool may be chosen on its command line, where no system check sees it."""
+    from durableflows.checks import has_time_limits  # models: this module is imported before Django's apps are ready
+
+    pool = str(getattr(worker.pool_cls, "__module__", worker.pool_cls))
+    if not has_time_limits(pool):
+        logger.warning(
+            "time limits do nothing in the pool %s: a step that hangs keeps its thread until the worker is started "
+            "again; its lease is voided, and another thread or worker takes it",
+            pool,
+        )
 
 
 def _notice_dead_children(worker: Any) -> None:

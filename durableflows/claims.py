@@ -343,6 +343,12 @@ def free_locked(run: WorkflowRun, step: StepRun, now: datetime, why: str) -> Non
     progress.apply(run, step, decide.after_loss(snapshot(run, step, effects), why), now=now)
 
 
+def free_overrun_locked(run: WorkflowRun, step: StepRun, now: datetime, *, rng: Random) -> None:
+    """Take the lease of a try that its worker has ended at the hard time limit."""
+    effects = ledger.doubt_dispatched(step, now, "its process was ended at the hard time limit")
+    progress.apply(run, step, decide.after_overrun(snapshot(run, step, effects), now, rng), now=now)
+
+
 def snapshot(run: WorkflowRun, step: StepRun, effects: Sequence[SideEffect]) -> Snapshot:
     """The step as a value, with whether its effects are open."""
     states = {EffectState(row.state) for row in effects}

@@ -9,6 +9,9 @@ from uuid import UUID
 from durableflows.core.keys import new_token
 from durableflows.core.payload import JSON
 
+OVERRUN_MARK = "overran:"
+"""Stands before the id of a task whose process reached its hard time limit, in a worker's reports to its ticker."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:

@@ -23,7 +23,7 @@ from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.keys import new_token
 from durableflows.core.states import StepState
-from durableflows.leases import Place
+from durableflows.leases import OVERRUN_MARK, Place
 from durableflows.models import StepAttempt, StepRun, Worker
 from durableflows.services import sweeps
 from durableflows.transactions import database, first_line
@@ -116,8 +116,11 @@ class Reports:
         """Free the steps of reported tasks. Kept for a while: the dead child's transaction may still hold its rows."""
         oldest = time.monotonic() - REPORTS_KEPT_SECONDS
         self._known = {task: seen for task, seen in self._known.items() if seen > oldest}
-        if self._known:
-            sweeps.free_lost_tasks(self._known)
+        overran = [task.removeprefix(OVERRUN_MARK) for task in self._known if task.startswith(OVERRUN_MARK)]
+        if overran:
+            sweeps.free_overrun_tasks(overran)
+        if len(self._known) > len(overran):
+            sweeps.free_lost_tasks(task for task in self._known if not task.startswith(OVERRUN_MARK))
 
 
 def run(place: Place, reader: int | None) -> None:
@@ -128,9 +131,11 @@ def run(place: Place, reader: int | None) -> None:
     reports = Reports(reader)
     while not _is_orphan(place):
         with _surviving(), broker.at_most(SENDING_SECONDS):
+            dead = sweeps.dead_processes(place.boot_id, is_alive)
+            reports.wait(0.0)  # what is written before a process is ended is here, if the process is among the dead
             reports.free()
             # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
-            sweeps.free_dead_processes(place.boot_id, is_alive)
+            sweeps.free_dead_processes(dead, place.boot_id, is_alive)
             sweeps.sweep(may_free_stale=pulse.is_steady())
             Worker.objects.using(database()).filter(boot_id=place.boot_id).update(swept_at=clock.now())
         reports.wait(settings().SWEEP_SECONDS + _outage.pause_seconds())

@@ -291,6 +291,18 @@ def after_loss(snapshot: Snapshot, why: str) -> Decision:
     return Decision("make_ready", outcome="lost", reason=why, lost_worker=True, forgives=True)
 
 
+def after_overrun(snapshot: Snapshot, now: datetime, rng: Random) -> Decision:
+    """Decide what happens to a step whose process was ended at its hard time limit: the try has failed, and counts.
+
+    It has cost a worker too: the same number of times at most. Source: R07.
+    """
+    text = f"{snapshot.step.name} did not end within its hard time limit, and its process was ended"
+    if snapshot.is_in_doubt or snapshot.is_accepted or snapshot.lost_workers + 1 >= LOST_WORKERS_CAP:
+        return after_loss(snapshot, text)
+    failed = Failed(FailureKind.TRANSIENT, ErrorInfo("TimeoutError", "", text))
+    return replace(_try_again(snapshot, failed, now, rng), lost_worker=True)
+
+
 def after_answer(step: StepDefinition, verdict: str, actor_name: str) -> Decision:
     """Decide where an approval leads: verdict is approve, reject or expire."""
     assert step.approval is not None

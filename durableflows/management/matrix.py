@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from durableflows.core.classify import answer_of, failure_of
-from durableflows.core.decide import LOST_WORKERS_CAP, Decision, Snapshot, after_loss, after_step
+from durableflows.core.decide import LOST_WORKERS_CAP, Decision, Snapshot, after_loss, after_overrun, after_step
 from durableflows.core.definition import Retry, StepDefinition, StepKind
 from durableflows.core.fold import fold
 from durableflows.core.outcomes import (
@@ -172,7 +172,14 @@ def losses(first: Snapshot = FIRST) -> Table:
         ("while an effect was under way", replace(first, is_in_doubt=True)),
         ("while a provider was at work on an effect", replace(first, is_accepted=True)),
     )
-    return [(name, said(after_loss(view, "its worker died"))) for name, view in cases]
+    ended = (
+        ("at its hard time limit, with tries left", first),
+        ("at its hard time limit, with none left", replace(first, attempts=first.step.retry.attempts)),
+    )
+    return [
+        *((name, said(after_loss(view, "its worker died"))) for name, view in cases),
+        *((name, said(after_overrun(view, NOW, Random(0)))) for name, view in ended),  # noqa: S311 - only shown
+    ]
 
 
 def said(decision: Decision) -> str:

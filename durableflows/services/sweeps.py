@@ -6,15 +6,17 @@ Source: design, section 4 (locks, who notices a dead worker); protocol, rules 6,
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
+from functools import partial
+from random import SystemRandom
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
 from durableflows import claims, clock, dispatch, progress
 from durableflows.boundaries import Boundary, cross
-from durableflows.claims import free_locked
+from durableflows.claims import free_locked, free_overrun_locked
 from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.decide import Decision, after_timeout
@@ -39,6 +41,8 @@ from durableflows.services.turns import all_steps, each, judged_here, lock_going
 from durableflows.transactions import database, is_away, transact
 
 logger = logging.getLogger("durableflows.sweeps")
+
+_random = SystemRandom()
 
 
 def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
@@ -67,17 +71,29 @@ def free_lost_tasks(task_ids: Iterable[str]) -> int:
     return each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: step.lease_task_id in lost))
 
 
-def free_dead_processes(boot_id: UUID, is_alive: Callable[[int], bool]) -> int:
-    """Free the steps of a worker's own pool children that are dead, by the pid that their claim wrote down."""
+def free_overrun_tasks(task_ids: Iterable[str]) -> int:
+    """Free the steps of pool children that their worker has ended at the hard time limit: the try has failed (R07)."""
+    ended = list(task_ids)
+    steps = all_steps().filter(state=StepState.RUNNING, lease_task_id__in=ended)
+    overran = partial(free_overrun_locked, rng=_random)
+    return each(steps, lambda pk: _take(pk, lambda step, now: step.lease_task_id in ended, overran))
+
+
+def dead_processes(boot_id: UUID, is_alive: Callable[[int], bool]) -> list[UUID]:
+    """The steps of a worker's own pool children that are dead, by the pid that their claim wrote down."""
+    tries = StepAttempt.objects.using(database()).filter(
+        step__state=StepState.RUNNING, step__lease_worker=boot_id, ended_at__isnull=True, pid__gt=0
+    )
+    return [step_id for step_id, pid in tries.values_list("step_id", "pid") if not is_alive(pid)]
+
+
+def free_dead_processes(dead: Collection[UUID], boot_id: UUID, is_alive: Callable[[int], bool]) -> int:
+    """Free those steps; what was freed meanwhile is left alone."""
 
     def is_dead(step: StepRun, now: datetime) -> bool:
         tries = StepAttempt.objects.using(database()).filter(step=step, number=step.attempts, worker=boot_id, pid__gt=0)
         return step.lease_worker == boot_id and any(not is_alive(pid) for pid in tries.values_list("pid", flat=True))
 
-    tries = StepAttempt.objects.using(database()).filter(
-        step__state=StepState.RUNNING, step__lease_worker=boot_id, ended_at__isnull=True, pid__gt=0
-    )
-    dead = [step_id for step_id, pid in tries.values_list("step_id", "pid") if not is_alive(pid)]
     if not dead:
         return 0
     return each(all_steps().filter(pk__in=dead), lambda pk: _free(pk, "its worker process died", is_dead))
@@ -115,8 +131,16 @@ def free_overdue(now: datetime) -> int:
     )
 
 
-@transact
 def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool]) -> bool:
+    return _take(step_id, is_dead, lambda run, step, now: free_locked(run, step, now, why))
+
+
+@transact
+def _take(
+    step_id: UUID,
+    is_dead: Callable[[StepRun, datetime], bool],
+    take: Callable[[WorkflowRun, StepRun, datetime], None],
+) -> bool:
     run_id = progress.run_of(step_id)
     run = try_lock_run(run_id) if run_id else None
     if run is None:
@@ -125,7 +149,7 @@ def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool])
     now = clock.now()
     if step.state != StepState.RUNNING or run.ended_at is not None or not is_dead(step, now):
         return False
-    free_locked(run, step, now, why)
+    take(run, step, now)
     return True
 
 

@@ -46,17 +46,18 @@ class Fleet:
             **environment,
         }
 
-    def start(self, *, children: int = 2) -> subprocess.Popen[bytes]:
+    def start(self, *, children: int = 2, pool: str = "prefork") -> subprocess.Popen[bytes]:
         """Start a worker and wait until its ticker has registered it."""
-        worker = self.launch(children=children)
+        worker = self.launch(children=children, pool=pool)
         number = len(self.workers)
         wait_for(lambda: self._is_up(worker, number), seconds=START_SECONDS, what=f"worker {number} to come up")
         return worker
 
-    def launch(self, *, children: int = 2) -> subprocess.Popen[bytes]:
+    def launch(self, *, children: int = 2, pool: str = "prefork") -> subprocess.Popen[bytes]:
         """Start a worker and do not wait for it."""
         number = len(self.workers) + 1
         command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", str(children), "-l", "info"]
+        command += ["-P", pool]
         with (self.folder / f"worker{number}.log").open("wb") as log:
             worker = subprocess.Popen(
                 [*command, "-n", f"w{number}-{os.getpid()}@test"],

@@ -265,6 +265,28 @@ def test_a_lost_worker(changes, verb: str, is_parked: bool):
 
 
 @pytest.mark.parametrize(
+    ("changes", "verb", "is_parked", "forgives"),
+    [
+        ({"attempts": 1}, "schedule_retry", False, False),
+        ({"attempts": 3}, "make_ready", True, False),
+        ({"attempts": 1, "lost_workers": LOST_WORKERS_CAP - 1}, "make_ready", True, True),
+        ({"is_in_doubt": True}, "reconcile", False, True),
+        ({"is_accepted": True}, "wait", False, True),
+    ],
+)
+def test_a_process_that_was_ended_at_the_hard_limit(changes, verb: str, is_parked: bool, forgives: bool):
+    """R07: a time-out that counts as a try, within the step's tries; and a lost worker, within their number."""
+    decision = decide.after_overrun(snapshot(**changes), NOW, Random(0))
+
+    assert (decision.verb, decision.park is not None, decision.forgives) == (verb, is_parked, forgives)
+    assert decision.lost_worker
+    assert StepState.RUNNING in STEP_MOVES[verb][0]
+    if not forgives:
+        assert decision.error is not None
+        assert decision.error.error_class == "TimeoutError"
+
+
+@pytest.mark.parametrize(
     ("changes", "may"),
     [
         ({}, True),
