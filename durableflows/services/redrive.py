@@ -17,9 +17,9 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
-from durableflows.core.states import RUN_CLEANED_UP, EffectState, RunState, StepState
+from durableflows.core.states import RUN_CLEANED_UP, ApprovalState, EffectState, RunState, StepState
 from durableflows.errors import InvalidState, TooLate
-from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
 from durableflows.services.limits import check_iterations, check_may_reopen
 from durableflows.services.operations import Order, check_settled, check_stands_still, order
@@ -51,9 +51,9 @@ class Route:
 def redrive(run_id: UUID | str, *, by: Any, reason: str, step: str, item: str, repeat: Collection[str]) -> WorkflowRun:
     """Let a failed or parked run go on from the last visit of a step, on the state as it is now.
 
-    Raises           NotFoundError, NotAllowed, InvalidState for a step it has not been at or an effect that did not
-                     happen there, and for iterations that are used up; TooLate for a run that goes on, has ended
-                     otherwise, or has something unsettled
+    Raises           NotFoundError, NotAllowed; InvalidState for a step it has not been at, an effect that did not happen
+                     there or was approved for once, and for iterations that are used up; TooLate for a run that goes
+                     on, has ended otherwise, or has something unsettled
     Writes / Locks   WorkflowRun, StepRun, SideEffect, ApprovalRequest, RunEvent; locks run, steps, effects
     Crash            after the commit the sweep sends the step
     """
@@ -113,8 +113,11 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
     after, waiting = reopening.after(run, target)
     failed = [] if target.of_cleanup else reopening.failed(run)
     also = [visit for visit in failed if visit not in (target, *after)]
-    _check_children([target, *after, *also])
-    return Route(target, after, waiting, also, _to_repeat([target, *after, *also], repeat, now))
+    again = [target, *after, *also]
+    _check_children(again)
+    repeats = _to_repeat(again, repeat, now)
+    _check_decisions(again, repeats)
+    return Route(target, after, waiting, also, repeats)
 
 
 def _check_cleanup(run: WorkflowRun) -> None:
@@ -173,6 +176,7 @@ def _may_have_ended(run: WorkflowRun, visit: StepRun) -> bool:
 
 def _to_repeat(steps: list[StepRun], names: Collection[str], now: datetime) -> list[SideEffect]:
     rows = SideEffect.objects.using(database()).filter(step__in=[step.pk for step in steps], replaced_by__isnull=True)
+    rows = rows.select_related("step")
     found = [row for row in rows.order_by("id") if row.state in REPEATABLE]
     chosen = [row for row in found if row.operation in names or row.effect in names]
     for name in names:
@@ -183,6 +187,19 @@ def _to_repeat(steps: list[StepRun], names: Collection[str], now: datetime) -> l
         if row.settles_at is not None and now < row.settles_at:  # confirmed, and another send of it is still open
             raise TooLate(f"a request of {row} may still arrive until {row.settles_at:%H:%M:%S}: repeat it after that")
     return chosen
+
+
+def _check_decisions(steps: list[StepRun], repeats: list[SideEffect]) -> None:
+    """A decision counts once (P9): who may operate runs does not do twice by it what others had to approve."""
+    asked_anew = {step.pk for step in steps}
+    led_by = {row.step.came_from_id: row for row in repeats if row.step.came_from_id not in asked_anew}
+    requests = ApprovalRequest.objects.using(database()).filter(step__in=[pk for pk in led_by if pk is not None])
+    approved = requests.filter(state=ApprovalState.APPROVED).select_related("step").order_by("id").first()
+    if approved is not None:
+        raise InvalidState(
+            f"repeat: {led_by[approved.step_id]} was approved at {approved.step.name}, and a decision counts once: "
+            f"redrive from {approved.step.name}, and people are asked anew"
+        )
 
 
 def _choose_repeats(run: WorkflowRun, chosen: list[SideEffect], given: Order, now: datetime) -> None:

@@ -108,6 +108,32 @@ def test_a_confirmed_effect_is_done_once_more_only_by_choice(world: World, admin
     assert sound()
 
 
+def test_what_people_have_approved_is_repeated_only_when_they_are_asked_anew(world: World, admin_user):
+    """P9: a decision counts once; an operator alone may not do by it twice what was approved."""
+    depot = Depot(handing=[lost_address()])
+    run = api.start(parcel_workflow(depot), {"ask": True})
+    world.run_until_idle()
+    first = open_request(run.pk)
+    api.answer(first.pk, "approve", by=admin_user, facts_digest=first.facts_digest)
+    world.run_until_idle()
+    assert state_of(run) is RunState.FAILED
+
+    with pytest.raises(InvalidState, match=r"post\.pay was approved at sign_off, and a decision counts once"):
+        redrive(run, "pay", repeat=("post.pay",))
+    assert "people are asked anew" in api.preview("redrive", run.pk, step="pay", repeat=("post.pay",)).refused
+
+    redrive(run, "sign_off", repeat=("post.pay",))
+    world.run_until_idle()
+    assert len(depot.carrier.acts) == 1
+    again = open_request(run.pk)
+    api.answer(again.pk, "approve", by=admin_user, facts_digest=again.facts_digest)
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert len(depot.carrier.acts) == 2
+    assert sound()
+
+
 def test_the_choice_counts_once(world: World):
     depot = Depot()
     run = failed(world, depot)
