@@ -51,9 +51,9 @@ class Route:
 def redrive(run_id: UUID | str, *, by: Any, reason: str, step: str, item: str, repeat: Collection[str]) -> WorkflowRun:
     """Let a failed or parked run go on from the last visit of a step, on the state as it is now.
 
-    Raises           NotFoundError, NotAllowed; InvalidState for a step it has not been at, an effect that did not happen
-                     there or was approved for once, and for iterations that are used up; TooLate for a run that goes
-                     on, has ended otherwise, or has something unsettled
+    Raises           NotFoundError, NotAllowed; InvalidState for a step it has not been at, an effect that has not
+                     happened there or was approved for once, and for iterations that are used up; TooLate for a run
+                     that goes on, has ended otherwise, or has something unsettled
     Writes / Locks   WorkflowRun, StepRun, SideEffect, ApprovalRequest, RunEvent; locks run, steps, effects
     Crash            after the commit the sweep sends the step
     """
