@@ -25,6 +25,7 @@ from durableflows.models.locks import lock_step
 from durableflows.transactions import database
 
 COMING = "the branches that lead to it"
+ITS_TURN = "its turn"
 OPEN = [str(state) for state in sorted(STEP_OPEN)]
 WAKE_FIELDS = (
     "state",
@@ -312,7 +313,7 @@ def _item_steps(run: WorkflowRun, way: Each, join: StepRun, branch: Branch, now:
         if has_turn:
             make_due(step, now)
         else:
-            step.waits_on, step.waits_for = str(WaitsOn.TURN), "its turn"
+            step.waits_on, step.waits_for = str(WaitsOn.TURN), ITS_TURN
         integrity.seal_input(step)
         steps.append(step)
     return steps

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from durableflows import arrivals, dispatch, endings, journal, progress, questions, visits
+from durableflows import arrivals, dispatch, endings, groups, journal, progress, questions, visits
 from durableflows.core import registry, standing
 from durableflows.core.decide import End
 from durableflows.core.definition import WorkflowDefinition
@@ -60,28 +60,30 @@ def go_on(run: WorkflowRun, now: datetime) -> None:
     closed = [(step, standing.end_of(step.stood or {})) for step in lock_closed_steps(run)]
     for step in [step for step, end in closed if end is None]:
         _stand(run, step, now)
+    _end_now(run, [(step, end) for step, end in closed if end is not None], now)
     for step in lock_steps(run):
         if step.state == StepState.WAITING_HUMAN and not _requests(step).exists():
             begin_again(run, step, now)  # the end closed its request: whoever may decide is asked anew
         _go_on(run, step, now)
     waiting = StepRun.objects.using(database()).filter(run=run, waits_on__in=[WaitsOn.BRANCHES, WaitsOn.TURN])
-    if waiting.exists():
+    if run.ended_at is None and not run.ending_reason and waiting.exists():
         arrivals.begin_turns(run, now)  # the branch that would have passed it on may have ended with the run
         arrivals.begin_joins(run, now)
-    for step, end in closed:
-        if end is not None:
-            _end_now(run, step, end, now)
 
 
-def _end_now(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
-    if run.ending_reason:
-        return  # another one has failed it again: this end is kept
-    step.stood = None
-    step.store("stood")
-    if run.ended_at is None:
-        progress.carry_end(run, step, end, now)
-    elif end.result is not None and step.gather_id is None:
-        run.result = end.result
+def _end_now(run: WorkflowRun, ends: list[tuple[StepRun, End]], now: datetime) -> None:
+    """Carry out the ends that were kept. A failure comes first, and keeps the others: no success overtakes it."""
+    for step, end in ends:
+        if end.reason is not None:
+            progress.carry_end(run, step, end, now)
+            return
+    for step, end in ends:
+        step.stood = None
+        step.store("stood")
+        if run.ended_at is None:
+            progress.carry_end(run, step, end, now)
+        elif end.result is not None and step.gather_id is None:
+            run.result = end.result
 
 
 def _go_on(run: WorkflowRun, step: StepRun, now: datetime) -> None:
@@ -128,17 +130,27 @@ def _stand(run: WorkflowRun, step: StepRun, now: datetime) -> None:
 
 
 def begin_again(run: WorkflowRun, step: StepRun, now: datetime) -> None:
-    """Make a visit READY once more, ended or open, with all its tries and under its keys. `go_on` sends it."""
+    """Make a visit READY once more, ended or open, with all its tries and under its keys. `go_on` sends it.
+
+    An item waits for its turn when as many others are under way as may be.
+    """
     if step.state in STEP_OPEN:
         if step.state != StepState.READY:
             step.make_ready()
         step.attempts_forgiven, step.lost_workers, step.tries_since = step.attempts, 0, None
         step.wake_at, step.waits_on, step.waits_for, step.needs_person = None, "", "", False
     else:
-        visits.stand_again(step, StepState.READY)
+        has_turn = groups.has_turn(step)
+        visits.stand_again(step, StepState.READY if has_turn else StepState.WAITING)
+        step.waits_on, step.waits_for = ("", "") if has_turn else (str(WaitsOn.TURN), arrivals.ITS_TURN)
     arrivals.make_due(step, now)
     step.store(*visits.AGAIN_FIELDS)
     _tell(run, step, now)
+
+
+def waits_for(step: StepRun) -> str:
+    """What a step waits on, or did when the run's end closed it."""
+    return str((step.stood or {}).get("waits_on", "")) or step.waits_on
 
 
 def _tell(run: WorkflowRun, step: StepRun, now: datetime) -> None:
@@ -160,6 +172,7 @@ def _visit(definition: WorkflowDefinition, row: StepRun) -> Visit:
         id=row.pk,
         name=row.name,
         is_join=row.name in definition.steps and definition.steps[row.name].join,
+        is_waiting=waits_for(row) == WaitsOn.BRANCHES,
         created_at=row.created_at,
         started_at=row.started_at,
         came_from=row.came_from_id,

@@ -62,11 +62,15 @@ def run_state(steps: Collection[StepState], flags: Flags) -> RunState | None:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A visit of a step as a redrive sees it. `joined`: the joins that its end has led to."""
+    """A visit of a step as a redrive sees it. `joined`: the joins that its end has led to.
+
+    is_waiting   it is a join that waits for branches, or did so when the run's end closed it
+    """
 
     id: UUID
     name: str
     is_join: bool
+    is_waiting: bool
     created_at: datetime
     started_at: datetime | None
     came_from: UUID | None
@@ -92,7 +96,7 @@ def back_to(target: Visit, others: Sequence[Visit], reaches: Mapping[str, Collec
     while new := {v.id for v in others if v.id not in found and _follows(v, target, found, origins, reaches)}:
         found |= new
     comers = {j.id: {v.id for v in (target, *others) if j.id in v.joined} for j in others if j.is_join}
-    found |= {j.id for j in others if j.is_join and j.started_at is None and comers[j.id] and comers[j.id] <= found}
+    found |= {j.id for j in others if j.is_waiting and comers[j.id] and comers[j.id] <= found}
     again: dict[str, UUID] = {}
     for join in others:
         if join.is_join and join.id in found and comers[join.id] - found:
@@ -119,7 +123,8 @@ def _follows(
     comes_later = visit.name in reaches.get(target.name, ()) and visit.created_at > target.created_at
     if not visit.is_join:  # without an origin: a row of before origins were kept
         return visit.came_from in found or (visit.came_from is None and comes_later)
-    if visit.started_at is None or visit.started_at < target.created_at or visit.id in origins:
+    was_before = visit.started_at is not None and visit.started_at < target.created_at
+    if visit.is_waiting or was_before or visit.id in origins:
         return False
     return visit.id == target.gather or visit.name in reaches.get(target.name, ())
 

@@ -17,7 +17,7 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
-from durableflows.core.states import RUN_CLEANED_UP, ApprovalState, EffectState, RunState, StepState
+from durableflows.core.states import RUN_CLEANED_UP, ApprovalState, EffectState, RunState, StepState, WaitsOn
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
@@ -110,6 +110,7 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
     check_settled(run, "the run goes on from elsewhere")
     if target is None:
         raise InvalidState(_never_been(run, step, item))
+    _check_place(target)
     after, waiting = reopening.after(run, target)
     failed = [] if target.of_cleanup else reopening.failed(run)
     also = [visit for visit in failed if visit not in (target, *after)]
@@ -158,6 +159,12 @@ def _never_been(run: WorkflowRun, step: str, item: str) -> str:
     been = dict.fromkeys(_been(run).order_by("id").values_list("name", flat=True))
     for_item = f" for item {item!r}" if item else ""
     return f"the run has not been at {step!r}{for_item}; it has been at {', '.join(been) or 'no step'}"
+
+
+def _check_place(target: StepRun) -> None:
+    """A join or item that waits for others is no place to begin from: the run comes to it by itself, once more."""
+    if reopening.waits_for(target) in (WaitsOn.BRANCHES, WaitsOn.TURN):
+        raise TooLate(f"{target} waits until others have ended: the run comes to it by itself")
 
 
 def _check_children(steps: list[StepRun]) -> None:

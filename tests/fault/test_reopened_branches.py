@@ -329,6 +329,81 @@ def test_an_item_that_is_sent_back_and_fails_again_is_gathered_with_the_others(w
     assert fresh(run).data["left"] == ["a", "c"]
 
 
+def test_a_join_that_is_due_and_has_not_begun_waits_for_a_branch_that_is_sent_back(world: World):
+    stage = Stage(ways={"left": to_both, "right": to_both})
+    run = api.start(two_ways(stage), {})
+    for _ in ("begin", "left", "right"):
+        world.deliver(*world.messages.popleft())
+    api.pause(run.pk, reason="wait")
+
+    redrive(run, "left")
+    assert StepRun.objects.get(run=run, name="both").state == StepState.WAITING
+    world.run_through()
+
+    assert stage.ran == ["left", "right", "left", "both"]
+    assert state_of(run) is RunState.SUCCEEDED
+
+
+def test_a_join_that_waits_is_no_place_to_begin_from(world: World):
+    stage = Stage(troubles={"both": Permanent("no")}, ways={"left": to_both, "right": to_both})
+    run = api.start(two_ways(stage), {})
+    world.run_through()
+    redrive(run, "left")
+    api.pause(run.pk, reason="wait")
+
+    with pytest.raises(TooLate, match="comes to it by itself"):
+        redrive(run, "both")
+    api.resume(run.pk, reason="go")
+    world.run_through()
+
+    assert stage.ran == ["left", "right", "both", "left", "both"]
+    assert state_of(run) is RunState.SUCCEEDED
+
+
+def test_an_item_that_is_sent_back_waits_for_its_turn(world: World):
+    stage = Stage()
+    run = api.start(items_workflow(stage), {})
+    for _ in ("begin", "check a"):
+        world.deliver(*world.messages.popleft())
+    api.pause(run.pk, reason="wait")
+
+    redrive(run, "check", item="a")
+    states = StepRun.objects.filter(run=run, name="check").order_by("item_key").values_list("item_key", "state")
+    assert list(states) == [("a", StepState.WAITING), ("b", StepState.READY), ("c", StepState.WAITING)]
+    world.run_through()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert stage.ran == ["check a", "check b", "check a", "check c", "report"]
+    assert len(stage.provider.acts) == 3
+
+
+def test_of_a_failure_and_a_success_that_came_while_the_run_ended_the_failure_counts(world: World):
+    stage = Stage(
+        troubles={"right": Permanent("no")},
+        ways={"left": lambda flow: succeed("paid")},
+        flags={"left pays", "right pays"},
+    )
+
+    def during_left(call: object) -> None:
+        end_during_send(world, stage)  # while right sends
+        world.run_until_idle()
+
+    stage.provider.before_call = during_left
+    run = api.start(two_ways(stage), {})
+    world.run_through()
+    assert state_of(run) is RunState.DEADLINE_EXCEEDED
+    assert stage.ran == ["right", "left"]
+
+    extend(run)
+    assert (state_of(run), fresh(run).error_text) == (RunState.FAILED, "no")
+    redrive(run, "left")
+    world.run_through()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert fresh(run).result == "paid"
+    assert len(stage.provider.acts) == 3  # left, right, and the shared step of right
+
+
 def test_a_signal_is_free_again_when_a_redrive_goes_back_before_the_step_that_used_it(world: World):
     stage = Stage(troubles={"left": Permanent("no")})
 

@@ -48,6 +48,7 @@ class Rules:
     cancel_waits: bool = True  # ... and no cancel is confirmed while a send is open
     keeps_ends: bool = True  # what a step decided while the run was ending already is kept
     keeps_result: bool = True  # an extension takes the end back, not the result
+    failure_first: bool = True  # ... and of several a failure counts first
     turns_again: bool = True  # a run that goes on lets items begin, and joins
     reserve_halts: bool = True  # an ending or paused run sends nothing
     claim_halts: bool = True
@@ -59,6 +60,8 @@ class Rules:
     refuses_open: bool = True  # no redrive while an effect is open
     refuses_running: bool = True  # ... or a worker is at a step
     refuses_rewound: bool = True  # ... or to a step that the run will come to again anyhow
+    refuses_waiting: bool = True  # ... or to a join, or an item, that waits for others
+    keeps_limit: bool = True  # an item that is sent back waits for its turn, too
     waits_for_sends: bool = True  # no repeat while a send of the effect is open
     choice_counts_once: bool = True
     repeats_anew: bool = True  # a repeat has a key of its own
@@ -147,10 +150,14 @@ class Branches:
         if len({s.rows[m].name for m in ready}) < len(ready):
             s = s._replace(broken="J2 two visits of one join begin for the same branches")
         for m in ready:
-            s = put(s, m, st=READY)
-            for n in open_rows(s):
-                if n != m and s.rows[n].st != JOIN:
-                    s = put(s, n, late=s.rows[n].late | {s.rows[m].name})
+            s = self.begins(put(s, m, st=READY), m)
+        return s
+
+    def begins(self, s: State, join: int) -> State:
+        """Note for the books: who is open now must not come to this join any more."""
+        for n in open_rows(s):
+            if n != join and s.rows[n].st != JOIN:
+                s = put(s, n, late=s.rows[n].late | {s.rows[join].name})
         return s
 
     def _ready(self, s: State) -> list[int]:
@@ -227,18 +234,33 @@ class Branches:
         """Every step that the end had closed stands where it stood; an end that was kept is carried out."""
         for n, row in enumerate(s.rows):
             if row.stood not in ("", "end"):
-                s = self.stand_again(s, n, st=row.stood if row.stood in (JOIN, TURN) else READY)
-        if self.r.turns_again:
+                s = self.stand_again(s, n, st=row.stood) if row.stood in (JOIN, TURN) else self.begin_again(s, n)
+        s = self._end_now(s)
+        if self.r.turns_again and s.run == "live" and not s.why:
             s = self.begin_joins(self.begin_turns(s))
-        for n, row in enumerate(s.rows):
-            if row.stood == "end" and not s.why and row.said is not None:
-                s = put(s, n, stood="")
-                s = (
-                    self.carry_end(s, n, row.said)
-                    if s.run == "live"
-                    else s._replace(result=s.result or row.said.said == "ok")
-                )
         return self.conclude(s)
+
+    def _end_now(self, s: State) -> State:
+        """Carry out the ends that were kept; a failure first, and it keeps the others."""
+        ends = [(n, row.said) for n, row in enumerate(s.rows) if row.stood == "end" and row.said is not None]
+        if self.r.failure_first and any(way.said == "fail" for _, way in ends):
+            return s._replace(why="failure")
+        for n, way in ends:
+            s = put(s, n, stood="")
+            s = self.carry_end(s, n, way) if s.run == "live" else s._replace(result=s.result or way.said == "ok")
+        return s
+
+    def begin_again(self, s: State, n: int) -> State:
+        """Make a visit READY once more; an item behind those that are under way, when they are as many as may be."""
+        row = s.rows[n]
+        begun = {
+            one.item
+            for one in s.rows
+            if one.gather == row.gather and one.item != row.item and (one.stood or one.st) in OPEN - {TURN}
+        }
+        has_turn = row.st in OPEN or row.gather < 0 or len(begun) < s.rows[row.gather].limit
+        s = self.stand_again(s, n, st=READY if has_turn or not self.r.keeps_limit else TURN)
+        return self.begins(s, n) if row.name in self.flow.joins else s
 
     def broken(self, s: State) -> str:
         """Invariants of a state."""

@@ -62,15 +62,31 @@ GATHERED = Flow(
 )
 """Two branches and their join, which may fail; either branch may go another way the next time."""
 
-GATHERED_ITEMS = Flow(
+
+def gathered_items(keys: str, limit: int) -> Flow:
+    """Items that fail, alone or with the run, and a report that may fail."""
+    return Flow(
+        ways={
+            "begin": (Way("each", ("check",), items=tuple(keys), then="report", limit=limit),),
+            "check": (Way("go", ("report",)), Way("collected"), Way("fail")),
+            "report": (Way("ok"), Way("fail")),
+        },
+        joins=frozenset({"report"}),
+    )
+
+
+ITEMS = gathered_items("ab", 1)
+
+PAYING_ITEMS = Flow(
     ways={
-        "begin": (Way("each", ("check",), items=("a", "b"), then="report"),),
-        "check": (Way("end"), Way("collected")),
+        "begin": (Way("each", ("check",), items=("a", "b"), then="report", limit=1),),
+        "check": (Way("go", ("report",)), Way("fail")),
         "report": (Way("ok"), Way("fail")),
     },
     joins=frozenset({"report"}),
+    pays=frozenset({"check"}),
 )
-"""Items that end by themselves or fail alone, and a report that may fail."""
+"""... that pay."""
 
 PAYING = Flow(
     ways={
@@ -87,16 +103,19 @@ MAY_PAY = replace(PAYING, ways={**PAYING.ways, "begin": (Way("go", ("pay",)), Wa
 
 ONCE = allow(redrive=1)
 TWICE = allow(redrive=2)
+LIMITED = allow(redrive=1, limit=1, extend=1)
 IN_DOUBT = allow(freed=1, redrive=1, pause=1)
 PAUSED = allow(redrive=2, pause=1)
 
 HOLDS = {
     "a step that both branches come to": Run(SHARED, Rules(left=ONCE)),
     "a step that they choose": Run(CHOOSING, Rules(left=ONCE)),
-    "two payments that fail": Run(FAILING, Rules(left=ONCE)),
+    "two payments that fail, a limit and an extension": Run(FAILING, Rules(left=LIMITED)),
     "a shorter and a longer way": Run(WAYS, Rules(left=ONCE)),
     "a join": Run(GATHERED, Rules(left=TWICE)),
-    "items": Run(GATHERED_ITEMS, Rules(left=ONCE)),
+    "a join, in a run that is paused": Run(GATHERED, Rules(left=allow(redrive=2, pause=1))),
+    "items, in a run that is paused": Run(ITEMS, Rules(left=allow(redrive=1, pause=1))),
+    "items that pay, a limit and an extension": Run(PAYING_ITEMS, Rules(left=LIMITED)),
     "a payment that is repeated by choice": Run(PAYING, Rules(left=allow(freed=1, lost=1, redrive=2), repeats=True)),
     "a payment in doubt": Run(MAY_PAY, Rules(left=IN_DOUBT)),
     "a payment in a run that is paused": Run(PAYING, Rules(left=PAUSED, repeats=True)),
@@ -104,7 +123,9 @@ HOLDS = {
 DEEP = {
     "a step that both branches come to, twice": Run(SHARED, Rules(left=allow(freed=1, redrive=2))),
     "a join, three times": Run(GATHERED, Rules(left=allow(freed=1, redrive=3))),
-    "items, twice": Run(GATHERED_ITEMS, Rules(left=allow(freed=1, redrive=2))),
+    "a join, in a run that is paused twice": Run(GATHERED, Rules(left=allow(redrive=2, pause=2))),
+    "three items, twice": Run(gathered_items("abc", 2), Rules(left=allow(redrive=2, pause=1))),
+    "two payments that fail, an answer is lost": Run(FAILING, Rules(left=allow(lost=1, redrive=1, limit=1, extend=1))),
     "a payment, all of it": Run(PAYING, Rules(left=allow(freed=2, lost=2, redrive=2, pause=1), repeats=True)),
 }
 DROPS = {
@@ -117,6 +138,15 @@ DROPS = {
         "B",
     ),
     "only the named branch is tried again": (Run(FAILING, Rules(left=ONCE, also=False)), "E3"),
+    "of the ends that were kept the first counts": (Run(FAILING, Rules(left=LIMITED, failure_first=False)), "E1"),
+    "redriven to a join that waits": (
+        Run(GATHERED, Rules(left=allow(redrive=2, pause=1), refuses_waiting=False)),
+        "J",
+    ),
+    "an item is sent back out of turn": (
+        Run(ITEMS, Rules(left=allow(redrive=1, pause=1), keeps_limit=False)),
+        "J3",
+    ),
     "redriven while an effect is open": (Run(MAY_PAY, Rules(left=IN_DOUBT, refuses_open=False)), "P15"),
     "redriven while a worker is at it": (
         Run(MAY_PAY, Rules(left=PAUSED, refuses_running=False, refuses_open=False)),

@@ -29,6 +29,7 @@ from tests.model.rows import (
     REDRIVE,
     RUN,
     SHUT,
+    TURN,
     Row,
     State,
     Worker,
@@ -228,7 +229,10 @@ class Run(Branches):
         for n, row in enumerate(s.rows):
             if row.begun and not (row.rewound and self.r.refuses_rewound):
                 last[row.name, row.item] = n
+        waiting = {n for n in last.values() if {s.rows[n].st, s.rows[n].stood} & {JOIN, TURN}}
         for n in last.values():
+            if n in waiting and self.r.refuses_waiting:
+                continue
             t = self._redrive(s, n, repeat=False)
             bad = "E3 a redriven run fails at once for what was not tried again" if t.why or t.run != "live" else ""
             yield Move(HUMAN, f"redrive from {_name(s, n)}", t, bad)
@@ -255,6 +259,7 @@ class Run(Branches):
             id=UUID(int=n),
             name=row.name,
             is_join=row.name in self.flow.joins,
+            is_waiting=JOIN in (row.st, row.stood),
             created_at=_hour(2 * n),
             started_at=_hour(2 * row.begun - 1) if row.begun else None,
             came_from=UUID(int=row.came) if row.came >= 0 else None,
@@ -282,7 +287,7 @@ class Run(Branches):
         for n in again:
             s = self.stand_again(s, n, st=JOIN)
         for n in (target, *also):
-            s = self.stand_again(s, n, st=READY)
+            s = self.begin_again(s, n)
         return self.go_on(s)
 
     def _choose(self, s: State, chosen: list[int]) -> State:

@@ -25,6 +25,7 @@ def visit(number: int, name: str, came_from: int | None = None, **more: object) 
         id=UUID(int=number),
         name=name,
         is_join=name == "both",
+        is_waiting=began is None,
         created_at=at,
         started_at=None if began is None else T0 + timedelta(hours=float(str(began))),
         came_from=None if came_from is None else UUID(int=came_from),
