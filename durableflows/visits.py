@@ -54,7 +54,12 @@ def past(run: WorkflowRun, name: str, item_key: str = "") -> Past:
 
 
 def rewound(run: WorkflowRun, name: str, item_key: str, came_from: StepRun | None) -> StepRun | None:
-    """The visit that the next arrival takes up again, locked; None: it makes a new one."""
+    """The visit that the next arrival takes up again, locked; None: it makes a new one.
+
+    A join belongs to no branch: whoever comes first takes it up.
+    """
+    if registry.get(run.workflow, run.version).step(name).join:
+        came_from = None
     rows = StepRun.objects.using(database()).filter(run=run, name=name, item_key=item_key, rewound=True)
     found = to_take_up(run, list(rows.order_by("visit")), came_from)
     return lock_step(found.pk) if found else None

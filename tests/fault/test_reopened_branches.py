@@ -169,8 +169,9 @@ def two_ways(stage: Stage) -> type[Workflow[Parts]]:
             run.effect(stage.pay, amount=3)
             stage.run("shared")
 
-        @step(join=True, end=True)
+        @step(join=True, end=True, effects=(stage.pay,))
         def both(self, run: Run[Parts]) -> None:
+            stage.pay_if("both pays", run)
             stage.run("both")
 
     return TwoWays
@@ -342,6 +343,22 @@ def test_a_join_that_is_due_and_has_not_begun_waits_for_a_branch_that_is_sent_ba
 
     assert stage.ran == ["left", "right", "left", "both"]
     assert state_of(run) is RunState.SUCCEEDED
+
+
+def test_a_join_that_both_branches_come_to_again_pays_once_whoever_comes_first(world: World):
+    stage = Stage(troubles={"both": Permanent("no")}, ways={"left": to_both, "right": to_both}, flags={"both pays"})
+    run = api.start(two_ways(stage), {})
+    world.run_through()
+    assert state_of(run) is RunState.FAILED
+
+    redrive(run, "begin")
+    world.deliver(*world.messages.popleft())
+    world.messages.rotate(1)  # the other branch comes first this time
+    world.run_through()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert stage.ran == ["left", "right", "both", "right", "left", "both"]
+    assert len(stage.provider.acts) == 1
 
 
 def test_a_join_that_waits_is_no_place_to_begin_from(world: World):

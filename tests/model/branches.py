@@ -53,6 +53,7 @@ class Rules:
     reserve_halts: bool = True  # an ending or paused run sends nothing
     claim_halts: bool = True
     leaves_others: bool = True  # a visit that a branch beside this one had come to is not taken up
+    joins_are_shared: bool = True  # but a join belongs to no branch: whoever comes first takes it up
     visits_kept: bool = True  # a redrive takes visits up again, with their keys
     origins: bool = True  # what came after a step is what it has led to | by graph and time
     joins_wait_again: bool = True  # a join that others have come to waits again at once
@@ -87,7 +88,8 @@ class Branches:
         change = {"st": st, "came": n, "root": root, "gather": gather, "late": s.rows[n].late}
         again = [m for m, row in enumerate(s.rows) if row.rewound and (row.name, row.item) == (name, item)]
         own = [m for m in again if s.rows[m].came == n]
-        free = own or [m for m in again if not self.r.leaves_others or self._may_take_up(s, m, n)]
+        of_all = not self.r.leaves_others or (name in self.flow.joins and self.r.joins_are_shared)
+        free = own or [m for m in again if of_all or self._may_take_up(s, m, n)]
         if not free:
             row = Row(name, item)._replace(**change)  # type: ignore[arg-type]
             return s._replace(rows=(*s.rows, row)), len(s.rows)

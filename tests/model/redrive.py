@@ -62,6 +62,9 @@ GATHERED = Flow(
 )
 """Two branches and their join, which may fail; either branch may go another way the next time."""
 
+PAYING_JOIN = replace(GATHERED, ways={**GATHERED.ways, "left": (Way("go", ("both",)),)}, pays=frozenset({"both"}))
+"""... that pays."""
+
 
 def gathered_items(keys: str, limit: int) -> Flow:
     """Items that fail, alone or with the run, and a report that may fail."""
@@ -113,6 +116,7 @@ HOLDS = {
     "two payments that fail, a limit and an extension": Run(FAILING, Rules(left=LIMITED)),
     "a shorter and a longer way": Run(WAYS, Rules(left=ONCE)),
     "a join": Run(GATHERED, Rules(left=TWICE)),
+    "a join that pays": Run(PAYING_JOIN, Rules(left=allow(freed=1, redrive=2))),
     "a join, in a run that is paused": Run(GATHERED, Rules(left=allow(redrive=2, pause=1))),
     "items, in a run that is paused": Run(ITEMS, Rules(left=allow(redrive=1, pause=1))),
     "items that pay, a limit and an extension": Run(PAYING_ITEMS, Rules(left=LIMITED)),
@@ -131,6 +135,10 @@ DEEP = {
 DROPS = {
     "a visit that another branch may want is taken up": (Run(SHARED, Rules(left=ONCE, leaves_others=False)), "R1"),
     "... or has not chosen again": (Run(CHOOSING, Rules(left=ONCE, leaves_others=False)), "R"),
+    "a join is left to the branch that had come to it first": (
+        Run(PAYING_JOIN, Rules(left=TWICE, joins_are_shared=False)),
+        "R1",
+    ),
     "what came after is told by graph and time": (Run(SHARED, Rules(left=ONCE, origins=False)), "B3"),
     "a redrive makes new visits": (Run(PAYING, Rules(left=ONCE, visits_kept=False)), "R1"),
     "a join that others have come to is only gone back before": (
