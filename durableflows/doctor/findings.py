@@ -83,6 +83,14 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "step-input": (Severity.BROKEN, "The step never begins with this. " + _EDITED),
     "signal-changed": (Severity.BROKEN, "The step does not believe it. " + _EDITED),
     "child-changed": (Severity.BROKEN, "The parent goes on with what it was handed. " + _EDITED),
+    "answer-changed": (
+        Severity.BROKEN,
+        "The history says who decided, unless `event-chain` stands beside it. " + _EDITED,
+    ),
+    "request-changed": (
+        Severity.BROKEN,
+        "An answer is bound to the digest, not to this. " + _EDITED,
+    ),
     "pinned-changed": (Severity.BROKEN, "Runs that pinned it stop there. " + _EDITED),
     "artifact-gone": (Severity.BROKEN, "Put the file back from a backup of the storage, under this name."),
     "artifact-changed": (Severity.BROKEN, "It is never read. Put the file back from a backup of the storage."),
@@ -117,7 +125,7 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
 
 VERIFY_ONLY = frozenset(
     {
-        *("step-input", "signal-changed", "child-changed", "pinned-changed"),
+        *("step-input", "signal-changed", "child-changed", "answer-changed", "request-changed", "pinned-changed"),
         *("artifact-gone", "artifact-changed", "artifact-unread"),
     }
 )

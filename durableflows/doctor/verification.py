@@ -1,4 +1,4 @@
-"""Proves the evidence of every run (P13): histories, seals, what steps were given, pinned contents, artifacts.
+"""Proves the evidence of every run (P13): histories, seals, what was given and answered, pins, artifacts.
 
 Reads only. Runs are taken in batches, each read at one moment; files are opened between the transactions.
 """
@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from durableflows import artifacts
+from durableflows.doctor.answers import wrong_answers
 from durableflows.doctor.chains import NEEDED, wrong_in_chains
 from durableflows.doctor.findings import Finding, Found, gathered
 from durableflows.doctor.given import wrong_gifts
@@ -85,7 +86,7 @@ def _examined(runs: Sequence[WorkflowRun], counts: _Counts) -> tuple[list[Found]
     """What the rows of a batch say is wrong, and the files that are to be opened after the transaction."""
     ids = [run.pk for run in runs]
     steps = StepRun.objects.using(database()).filter(run__in=ids).only(*INPUT_NEEDED).order_by("run_id", "id")
-    found = [*wrong_states(runs), *wrong_in_chains(runs), *lost_pins(runs)]
+    found = [*wrong_states(runs), *wrong_in_chains(runs), *lost_pins(runs), *wrong_answers(runs)]
     for some in _in_chunks(steps.iterator(chunk_size=BATCH)):
         found += [*wrong_inputs(some), *wrong_gifts(some)]
         counts.steps += len(some)

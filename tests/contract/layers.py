@@ -127,6 +127,7 @@ DOCTOR = (
     "doctor.seals",
     "doctor.given",
     "doctor.pins",
+    "doctor.answers",
     "doctor.history",
     "doctor.verification",
     "doctor",

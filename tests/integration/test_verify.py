@@ -9,14 +9,24 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.files.storage import storages
 from django.db import connection
 from django.test import override_settings
 
 from durableflows import ArtifactRef, Run, StepReturn, Workflow, WorkflowState, api, step, wait_for
 from durableflows.doctor import Severity, findings, verification, verify
-from durableflows.models import Artifact, PinnedContent, RunEvent, Signal, StepRun, WorkflowRun
-from durableflows.testing import World
+from durableflows.models import (
+    ApprovalDecision,
+    ApprovalRequest,
+    Artifact,
+    PinnedContent,
+    RunEvent,
+    Signal,
+    StepRun,
+    WorkflowRun,
+)
+from durableflows.testing import World, open_request
 from tests.integration.test_command import data, said
 from tests.integration.test_doctor import asking, done, in_doubt, parked, ready, retrying
 from tests.integration.test_references import storage  # noqa: F401 - a fixture
@@ -176,6 +186,59 @@ def test_each_change_is_found_where_it_was_made(
     assert (seen[0].severity, bool(seen[0].cure)) == (Severity.BROKEN, True)
     assert verify(run_id).findings == seen
     assert verify(bystander).findings == ()
+
+
+def approved(world: World) -> UUID:
+    run_id = asking(world)
+    request = open_request(run_id)
+    boss = User.objects.create_superuser("boss")
+    api.answer(request.pk, "approve", by=boss, facts_digest=request.facts_digest)
+    world.run_until_idle()
+    assert verify().findings == ()
+    return run_id
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"actor_name": "eve"}, ["eve's approve", "boss's approve"]),
+        ({"verdict": "reject"}, ["boss's reject", "boss's approve"]),
+    ],
+)
+def test_an_answer_that_is_not_what_was_answered_is_found(world: World, change: dict[str, str], says: list[str]):
+    """P9, P13: who decided what, the history knows."""
+    run_id = approved(world)
+    ApprovalDecision.objects.update(**change)
+
+    seen = verify().findings
+
+    assert [(one.code, one.run_id) for one in seen] == [("answer-changed", run_id)] * 2
+    assert [one.text.split(" of ")[0] for one in seen] == says
+    assert seen[0].text.endswith("is not in the history")
+
+
+def test_an_answer_that_is_gone_is_found(world: World):
+    run_id = approved(world)
+    ApprovalDecision.objects.all().delete()
+
+    assert found() == [("answer-changed", run_id)]
+
+
+def test_an_answer_that_nobody_gave_is_found(world: World):
+    run_id = asking(world)
+    request, boss = open_request(run_id), User.objects.create_superuser("boss")
+    ApprovalDecision.objects.create(
+        request=request, actor=boss, actor_name="boss", verdict="approve", facts_digest="x", at=world.clock.now()
+    )
+
+    assert found() == [("answer-changed", run_id)]
+
+
+def test_facts_that_are_not_those_that_were_asked_are_found(world: World):
+    run_id = approved(world)
+    ApprovalRequest.objects.update(binding={"amount": 1})
+
+    assert found() == [("request-changed", run_id)]
 
 
 def test_a_changed_prompt_is_found_once_for_all_who_pinned_it(world: World, storage: Path):  # noqa: F811
