@@ -15,7 +15,7 @@ from durableflows.core import standing
 from durableflows.core.budget import idle_at, is_used_up
 from durableflows.core.decide import Decision, End, Park
 from durableflows.core.outcomes import ErrorInfo
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, sha256
 from durableflows.core.plan import VERB_OF, Flags, run_state
 from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState
 from durableflows.core.ways import Each, Way
@@ -91,6 +91,8 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
         integrity.seal(run, decision.data, run.checkpoint_sequence + 1)
         checkpoint = CHECKPOINT_FIELDS
     facts = _facts(step, decision, attempt)
+    if checkpoint:  # the history says what the state was after each step (P13), and the row only what it is
+        facts["checkpoint_sha256"] = sha256(run.data)
     journal.record(run, f"step.{decision.past}", at=now, step=step, actor_name=actor_name, data=facts)
     _go_on(run, step, decision, now)
     if decision.question is not None and not run.ending_reason:
@@ -307,6 +309,8 @@ def _facts(step: StepRun, decision: Decision, attempt: int) -> dict[str, JSON]:
         facts["wake_at"] = decision.wake_at.isoformat()
     if decision.error is not None:
         facts["error"] = decision.error.text
+    if decision.output is not None:
+        facts["output_sha256"] = sha256(decision.output)
     return facts
 
 

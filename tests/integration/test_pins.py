@@ -26,7 +26,7 @@ def release(text: str, limit: int) -> type[Workflow[Seen]]:
         name, deadline = "triage", timedelta(days=30)
         prompts = {"sort": text}
         policies = {"limits": {"USD": limit}}
-        pins = {"model_route": f"small for {limit}"}
+        pins = {"model_route": f"small for {limit}", "tools": "schema 3", "knowledge_index": f"index {limit}"}
 
         @step(start=True, to="sort")
         def begin(self, run: Run[Seen]) -> StepReturn:
@@ -34,14 +34,16 @@ def release(text: str, limit: int) -> type[Workflow[Seen]]:
 
         @step(end=True)
         def sort(self, run: Run[Seen]) -> None:
-            pins = run.manifest["pins"]
-            run.state.seen = [run.manifest.prompt("sort"), str(run.manifest.policy("limits")), str(pins)]
+            names = run.manifest["pins"]
+            assert isinstance(names, dict)
+            pins = f"{names['model_route']}, {names['tools']}, {names['knowledge_index']}"
+            run.state.seen = [run.manifest.prompt("sort"), str(run.manifest.policy("limits")), pins]
 
     return Triage
 
 
 def test_a_run_goes_on_with_the_prompt_it_began_with(world: World):
-    """S3.11, S3.15, R36: a deploy changes prompt and policy while the run waits."""
+    """S3.11, S3.15, S3.42, R36: a deploy changes prompt and policy while the run waits."""
     old = api.start(release("Sort mails.", 500), {})
     world.run_until_idle()
     registry._DEFINITIONS.clear()
@@ -51,9 +53,10 @@ def test_a_run_goes_on_with_the_prompt_it_began_with(world: World):
         api.signal(run.pk, "go")
     world.run_until_idle()
 
-    assert fresh(old).data["seen"] == ["Sort mails.", "{'USD': 500}", "{'model_route': 'small for 500'}"]
-    assert fresh(new).data["seen"] == ["Sort mails by anger.", "{'USD': 900}", "{'model_route': 'small for 900'}"]
+    assert fresh(old).data["seen"] == ["Sort mails.", "{'USD': 500}", "small for 500, schema 3, index 500"]
+    assert fresh(new).data["seen"] == ["Sort mails by anger.", "{'USD': 900}", "small for 900, schema 3, index 900"]
     assert "Sort mails." not in str(fresh(old).manifest)
+    assert (fresh(old).manifest["workflow"], fresh(old).manifest["version"]) == ("triage", 1)
 
 
 def test_what_many_runs_pin_is_stored_once(world: World):

@@ -101,7 +101,7 @@ def stored() -> str:
 
 
 def test_twenty_megabytes_are_kept_by_hash_and_the_rows_stay_small(world: World, storage: Path):
-    """R31."""
+    """R31, S3.4, S3.18."""
     scan = b"page " * 4_000_000
     read: list[int] = []
 
