@@ -388,6 +388,18 @@ def test_what_is_too_large_points_to_artifacts_at_each_door(world: World):
     assert not SideEffect.objects.exists()
 
 
+@pytest.mark.parametrize("text", [TEXTS["NUL"], TEXTS["surrogate"], LARGE], ids=["NUL", "surrogate", "large"])
+def test_what_an_operator_puts_into_a_state_is_refused_as_a_caller_s_is(world: World, text: str):
+    """R30, R31."""
+    run = api.start(boxing(lambda run: None), {"text": "as it was"})
+    api.pause(run.pk, reason="to look at it")
+
+    with pytest.raises(InvalidState, match="store it as an artifact" if text == LARGE else "text"):
+        api.edit(run.pk, reason="a correction", changes={"text": text})
+
+    assert fresh(run).data["text"] == "as it was"
+
+
 def test_a_large_receipt_is_a_fact_and_kept_whole(world: World, monkeypatch: pytest.MonkeyPatch):
     """R31: what a provider has answered cannot be refused any more."""
     monkeypatch.setattr(Outside, "answer", lambda: Slip(id=LARGE))
