@@ -12,7 +12,7 @@ from durableflows.core import standing
 from durableflows.core.ending import Cleanup, Ending, Next, cleanup_of, next_of
 from durableflows.core.payload import JSON
 from durableflows.core.plan import END_OF
-from durableflows.core.states import EndingPhase, EndingReason, StepState, WaitsOn
+from durableflows.core.states import ENDS_BY_LIMIT, EndingPhase, EndingReason, StepState, WaitsOn
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
 from durableflows.models.locks import lock_steps
 from durableflows.transactions import database
@@ -24,13 +24,17 @@ CLOSED_FIELDS = (
 
 
 def begin(run: WorkflowRun, reason: EndingReason, detail: str, now: datetime, *, actor_name: str = "") -> None:
-    """Let the run end as soon as its effects are settled, and ask nobody any more. The first reason stays."""
-    if run.ending_reason:
+    """Let the run end as soon as its effects are settled, and ask nobody any more. The first reason stays.
+
+    But a cancel overtakes a limit: nobody may extend the run any more, so it ends as cancelled, and cleans up (P6).
+    """
+    overtakes = reason is EndingReason.CANCEL and run.ending_reason in ENDS_BY_LIMIT
+    if run.ending_reason and not overtakes:
         return
     run.ending_reason = str(reason)
     run.parked_reason, run.parked_detail = "", ""
-    if not run.error_text:
-        run.error_code, run.error_text = str(reason), detail
+    if overtakes or not run.error_text:
+        run.error_class, run.error_code, run.error_text = "", str(reason), detail
     journal.record(run, "run.ending", at=now, actor_name=actor_name, data={"reason": str(reason), "detail": detail})
     questions.close_all(run, f"the run is ending: {detail or reason}", now)
 

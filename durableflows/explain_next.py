@@ -5,9 +5,9 @@ from datetime import datetime
 from durableflows import explain_standing
 from durableflows.core.states import (
     EFFECT_OPEN,
+    ENDS_BY_LIMIT,
     RUN_CLEANED_UP,
     EffectState,
-    EndingReason,
     ParkedReason,
     RunState,
     StepState,
@@ -91,9 +91,6 @@ def _next_of(step: StepRun, rows: Rows) -> tuple[datetime | None, str]:
     return step.wake_at, f"{plain(step)}: the provider is asked" if lookups else f"{plain(step)} is looked at again"
 
 
-_LIMITS = (EndingReason.BUDGET, EndingReason.DEADLINE)
-
-
 def safe_verbs(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
     """Verbs that are accepted now and can do no harm to what is under way."""
     goes_on = run.ended_at is None and not run.ending_reason
@@ -108,7 +105,7 @@ def safe_verbs(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
         "pause": goes_on and not run.parked_reason,
         "resume": goes_on and is_paused,
         "retry": goes_on and retries and not is_paused,
-        "extend": run.ending_reason in _LIMITS and run.state != RunState.ABANDONED and _may_reopen(run),
+        "extend": run.ending_reason in ENDS_BY_LIMIT and run.state != RunState.ABANDONED and _may_reopen(run),
         "redrive": _may_redrive(run, rows),
         "resolve": any(_is_resolvable(row, rows) for row in rows.effects),
     }

@@ -128,6 +128,9 @@ RUN_LIVE = frozenset(RunState) - RUN_ENDED
 # A sweep leaves parked runs alone: a person or a deploy makes them go on.
 RUN_MOVING = RUN_LIVE - {RunState.PARKED}
 
+# Whoever gives the run more of them lets it go on: these ends wait for a person, and clean up nothing.
+ENDS_BY_LIMIT = frozenset({EndingReason.BUDGET, EndingReason.DEADLINE})
+
 # What an operator may let go on: the other ends are final.
 RUN_REOPENABLE = frozenset({RunState.FAILED, RunState.EXHAUSTED_BUDGET, RunState.DEADLINE_EXCEEDED})
 # Ends that a clean-up leads to: one that failed may be done again, and leads to the same end.

@@ -11,14 +11,12 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.core import operate
 from durableflows.core.budget import COUNTERS, is_over
 from durableflows.core.payload import JSON
-from durableflows.core.states import RUN_REOPENABLE, EndingReason
+from durableflows.core.states import ENDS_BY_LIMIT, RUN_REOPENABLE, EndingReason
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import WorkflowRun
 from durableflows.models.locks import lock_run
 from durableflows.services.operations import Order, order
 from durableflows.transactions import database, transact
-
-LIMITS = (EndingReason.BUDGET, EndingReason.DEADLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def _extend(given: Order, deadline: object, more: Mapping[str, object]) -> Workf
 
 def ended_by(run: WorkflowRun) -> EndingReason | None:
     """The limit that has ended the run, or is about to; None: no limit did."""
-    return next((reason for reason in LIMITS if run.ending_reason == reason), None)
+    return next((reason for reason in ENDS_BY_LIMIT if run.ending_reason == reason), None)
 
 
 def check_extend(run: WorkflowRun, deadline: object, more: Mapping[str, object], now: datetime) -> Limits:

@@ -15,6 +15,7 @@ from durableflows.core.money import Money
 from durableflows.core.payload import JSON, canonical, redact
 from durableflows.core.states import (
     EFFECT_OPEN,
+    ENDS_BY_LIMIT,
     STEP_OPEN,
     ApprovalState,
     EffectState,
@@ -139,7 +140,8 @@ def _cancel(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None
     runs.check_cancel(run)
     main = [step for step in _open_steps(run) if not step.of_cleanup]
     found.closes += _closes(run, main)
-    cleanup = cleanup_of(run.manifest, run.ending_reason or EndingReason.CANCEL)
+    overtakes = not run.ending_reason or run.ending_reason in ENDS_BY_LIMIT
+    cleanup = cleanup_of(run.manifest, EndingReason.CANCEL if overtakes else run.ending_reason)
     if cleanup is not None and not run.is_cleaning_up:
         found.begins.append(f"{cleanup.step}, to clean up")
 

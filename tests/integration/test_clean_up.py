@@ -16,7 +16,8 @@ from durableflows import (
     fail,
 )
 from durableflows.core.states import EffectState, EndingPhase, RunState, StepState
-from durableflows.models import SideEffect, StepRun
+from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.services import sweeps
 from durableflows.testing import World, effect_states
 from tests.support.flows import act_then_raise, raise_without_acting
 from tests.support.look import fresh, how_often, state_of, steps_of
@@ -119,6 +120,26 @@ def test_a_deadline_cleans_up_nothing(world: World):
 
     assert state_of(run) is RunState.DEADLINE_EXCEEDED
     assert "free" not in hotel.ran
+
+
+def test_a_cancel_overtakes_a_deadline_that_waits_to_end_the_run(world: World):
+    """P6: nobody may extend the run any more, so what it holds would be given back by nobody."""
+    hotel = Hotel()
+    hotel.bank.faults = [act_then_raise(UnknownOutcome("read timed out"))]
+    run = start(hotel)
+    world.run_until_idle()
+    WorkflowRun.objects.filter(pk=run.pk).update(deadline_at=world.clock.now())
+    sweeps.end_overdue_runs(world.clock.now())
+    assert fresh(run).ending_reason == "deadline"
+
+    cancel(run)
+    world.run_through()
+
+    ended = fresh(run)
+    assert (ended.state, ended.error_text) == (RunState.CANCELLED, "changed my mind")
+    assert hotel.ran[-1] == "free"
+    assert broken() == []
+    assert_chain(ended)
 
 
 def test_what_is_in_doubt_is_settled_before_the_clean_up_begins(world: World):

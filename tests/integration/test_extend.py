@@ -320,13 +320,13 @@ def test_an_end_that_somebody_asked_for_as_well_is_final(world: World):
     end_now(world, run)
     api.cancel(run.pk, reason="not wanted")
 
-    with pytest.raises(TooLate, match="that is final"):
+    with pytest.raises(TooLate, match="its limits matter no more"):
         extend(run, deadline=DAY)
     world.clock.advance(minutes=5)
     world.run_through()
     assert SideEffect.objects.get(run=run).state == EffectState.ABSENT
-    assert state_of(run) is RunState.DEADLINE_EXCEEDED
-    with pytest.raises(TooLate, match="that is final"):
+    assert (state_of(run), fresh(run).error_text) == (RunState.CANCELLED, "not wanted")
+    with pytest.raises(TooLate, match="its limits matter no more"):
         extend(run, deadline=DAY)
 
 
