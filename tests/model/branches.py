@@ -6,7 +6,9 @@ Everything here is part of one transaction: state in, state out. Source: arrival
 from dataclasses import dataclass
 from uuid import UUID
 
+from durableflows.core.ending import Ending, Next, goes_on, next_of
 from durableflows.core.plan import OpenStep, Origin, joins_ready, may_take_up
+from durableflows.core.states import EndingPhase, EndingReason
 from tests.model.rows import (
     DONE,
     FAIL,
@@ -57,6 +59,8 @@ class Rules:
     visits_kept: bool = True  # a redrive takes visits up again, with their keys
     origins: bool = True  # what came after a step is what it has led to | by graph and time
     joins_wait_again: bool = True  # a join that others have come to waits again at once
+    lands_first: bool = True  # no clean-up begins while a request of the main path may arrive
+    closes_cleanup: bool = True  # what a clean-up that has failed left open is settled, too
     also: bool = True  # all branches that have failed the run are tried again
     refuses_open: bool = True  # no redrive while an effect is open
     refuses_running: bool = True  # ... or a worker is at a step
@@ -86,6 +90,7 @@ class Branches:
         """Make a visit, or take one up again that a redrive went back before."""
         root = "" if self.flow.is_one_branch else s.rows[n].root or name
         change = {"st": st, "came": n, "root": root, "gather": gather, "late": s.rows[n].late}
+        change["of_cleanup"] = s.phase is EndingPhase.CLEANUP
         again = [m for m, row in enumerate(s.rows) if row.rewound and (row.name, row.item) == (name, item)]
         own = [m for m in again if s.rows[m].came == n]
         of_all = not self.r.leaves_others or (name in self.flow.joins and self.r.joins_are_shared)
@@ -198,11 +203,18 @@ class Branches:
             s = self.open_each(s, n, way)
         elif way.said != "collected":
             s = self._end(s, n, way)
-        if s.run == "live" and not s.why:
+        if self.lets(s, n):
             s = self.begin_joins(self.begin_turns(s) if self.r.turns else s)
         return self.conclude(s)
 
+    def lets(self, s: State, n: int) -> bool:
+        """May this step be tried and waited for?"""
+        of_cleanup = s.rows[n].of_cleanup
+        return s.run == "live" and goes_on(is_ending=bool(s.why), phase=s.phase, of_cleanup=of_cleanup)
+
     def _end(self, s: State, n: int, way: Way) -> State:
+        if s.rows[n].of_cleanup:
+            return s._replace(phase=EndingPhase.CLOSING) if way.said == "fail" else s
         if (s.why or way.said == "fail") and self.r.keeps_ends:
             s = put(s, n, stood="end")
         return s if s.why else self.carry_end(s, n, way)
@@ -222,15 +234,29 @@ class Branches:
         if not s.why:
             return s if open_rows(s) else s._replace(broken="B2 no step is open, and the run has no end")
         for n in open_rows(s):
-            if s.rows[n].st == READY and s.rows[n].fx in OPEN_EFFECT:
+            if s.rows[n].st == READY and s.rows[n].fx in OPEN_EFFECT and s.phase is not EndingPhase.CLEANUP:
                 s = put(s, n, st=RECON)
-        if s.why == "cancel" and self.r.cancel_waits and any(is_busy(s, n) for n in range(len(s.rows))):
-            return s
-        if self.r.settles_first and any(s.rows[n].fx in OPEN_EFFECT for n in open_rows(s)):
+        following = next_of(self._ending(s))
+        if following is Next.WAIT:
             return s
         for n in open_rows(s):
-            s = put(s, n, st=SHUT, holder=NOBODY, stood=s.rows[n].st)
-        return s._replace(run=ENDS[s.why])
+            s = put(s, n, st=SHUT, holder=NOBODY, stood="" if s.rows[n].of_cleanup else s.rows[n].st)
+        if following is Next.END:
+            return s._replace(run=ENDS[s.why])
+        clean_up = Row(self.flow.cleanup, root="clean-up", of_cleanup=True)
+        return s._replace(phase=EndingPhase.CLEANUP, rows=(*s.rows, clean_up))
+
+    def _ending(self, s: State) -> Ending:
+        settles = self.r.settles_first and (self.r.closes_cleanup or s.phase is not EndingPhase.CLOSING)
+        lands = self.r.cancel_waits if not self.flow.cleanup else self.r.lands_first
+        return Ending(
+            reason=str(EndingReason(s.why if s.why != "limit" else "deadline")),
+            phase=s.phase,
+            has_cleanup=bool(self.flow.cleanup) and s.why in ("failure", "cancel"),
+            has_open_effects=settles and any(s.rows[n].fx in OPEN_EFFECT for n in open_rows(s)),
+            has_open_sends=lands and any(is_busy(s, n) for n in range(len(s.rows))),
+            has_open_steps=bool(open_rows(s)),
+        )
 
     def go_on(self, s: State) -> State:
         """Every step that the end had closed stands where it stood; an end that was kept is carried out."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from durableflows.core.states import EndingPhase
+
 READY, RUN, JOIN, TURN, RECON = "READY", "RUNNING", "WAITING branches", "WAITING turn", "NEEDS_RECONCILIATION"
 DONE, FAIL, SHUT = "SUCCEEDED", "FAILED_PERMANENT", "CANCELLED"
 OPEN = frozenset({READY, RUN, JOIN, TURN, RECON})
@@ -34,6 +36,7 @@ class Flow:
     ways: Mapping[str, tuple[Way, ...]]
     joins: frozenset[str] = frozenset()
     pays: frozenset[str] = frozenset()
+    cleanup: str = ""  # the step that gives back what a run holds that has failed or was cancelled
     is_one_branch: bool = False  # all effects of a step are for the same purpose, by whatever way the run comes
     edges: Mapping[str, tuple[str, ...]] | None = None  # the declared `to`, when more is declared than is gone
 
@@ -78,6 +81,7 @@ class Row(NamedTuple):
     choice: bool = False  # an operator wants it once more
     stood: str = ""  # kept for who lets the run go on: a state, or `end`
     rewound: bool = False
+    of_cleanup: bool = False
     late: frozenset[str] = frozenset()  # joins that have begun without waiting for this one
 
 
@@ -97,6 +101,7 @@ class State(NamedTuple):
     workers: tuple[Worker, Worker] = (Worker(), Worker())
     run: str = "live"  # live, or its end: done, failed, limit, cancelled
     why: str = ""  # it is ending: limit, failure, cancel
+    phase: EndingPhase = EndingPhase.SETTLING
     paused: bool = False
     data: int = 0
     result: bool = False

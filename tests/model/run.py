@@ -10,6 +10,7 @@ from functools import cache
 from uuid import UUID
 
 from durableflows.core.plan import Visit, back_to
+from durableflows.core.states import EndingPhase
 from tests.model.branches import Branches
 from tests.model.rows import (
     CANCEL,
@@ -88,10 +89,10 @@ class Run(Branches):
             yield from self._redrives(s)
 
     def _claims(self, s: State, i: int) -> Moves:
-        if s.run != "live" or s.why or (s.paused and self.r.claim_halts):
+        if s.paused and self.r.claim_halts:
             return
         for n in open_rows(s):
-            if s.rows[n].st == READY:
+            if s.rows[n].st == READY and self.lets(s, n):
                 t = put(s, n, st=RUN, holder=i, begun=s.rows[n].begun or len(s.rows))
                 bad = "P1 a paused run begins a step" if s.paused else ""
                 yield Move(DO, f"w{i} claims {_name(s, n)}", at(t, i, Worker(n, "started", s.data)), bad)
@@ -125,7 +126,7 @@ class Run(Branches):
         row, idle = s.rows[n], at(s, i, Worker())
         if row.holder != i:
             return Move(DO, f"w{i} lost its lease", idle)
-        halted = s.why or s.paused or s.run != "live"
+        halted = s.paused or not self.lets(s, n)
         if halted and self.r.reserve_halts:
             t = put(idle, n, st=RECON if row.fx in OPEN_EFFECT else READY, holder=NOBODY)
             return Move(DO, f"w{i} is halted", self.conclude(t))
@@ -140,7 +141,7 @@ class Run(Branches):
     def _forbidden(self, s: State, n: int, issue: int) -> str:
         if s.paused:
             return "P2 a paused run sends"
-        if s.why:
+        if s.why and not (s.rows[n].of_cleanup and s.phase is EndingPhase.CLEANUP):
             return "P3 an ending run sends"
         if s.rows[n].choice and is_busy(s, n):
             return "R3 repeated while a send of the same effect is open"
@@ -154,6 +155,8 @@ class Run(Branches):
         books = s.books if key in s.keys else counted(s.books, purpose(row))
         t = at(s._replace(books=books, keys=s.keys | {key}), i, w._replace(at="acted"))
         bad = "P6 a request leaves after a confirmed cancel" if s.run == "cancelled" else ""
+        if s.phase is not EndingPhase.SETTLING and not row.of_cleanup:
+            bad = "P7 a request of the main path acts while a clean-up takes back what it did"
         yield Move(DO, f"provider acts on {_name(s, w.row)}", t, bad)
         if row.holder != i:
             yield Move(TIME, f"settle time of w{i}'s request passed", at(s, i, Worker()))
@@ -194,15 +197,19 @@ class Run(Branches):
         if row.st != RECON:
             return
         if row.fx not in OPEN_EFFECT:
-            yield Move(DO, f"{_name(s, n)} is settled", self.conclude(s) if s.why else put(s, n, st=READY))
+            goes_on = not s.why or self.lets(s, n)
+            yield Move(DO, f"{_name(s, n)} is settled", put(s, n, st=READY) if goes_on else self.conclude(s))
             return
-        if not s.why and not s.paused:
+        if self.lets(s, n) and not s.paused:
             yield Move(DO, f"{_name(s, n)}: same key again", put(s, n, st=READY))
         if not is_busy(s, n):
             found = (n, row.issue) in s.keys
             yield Move(DO, f"lookup of {_name(s, n)}: {found}", put(s, n, fx="C" if found else "-"))
 
     def _endings(self, s: State) -> Moves:
+        if s.run == "live" and s.phase is EndingPhase.CLEANUP and s.left[LIMIT]:
+            t = spend(s, LIMIT)._replace(phase=EndingPhase.CLOSING)
+            yield Move(FAULT, "the clean-up's time is over", self.conclude(t))
         if s.run == "live" and not s.why:
             if s.left[LIMIT]:  # a limit ends everything, and would hide what stands still until then
                 t = spend(s, LIMIT)._replace(why="limit", paused=False)
@@ -227,7 +234,7 @@ class Run(Branches):
             return
         last: dict[tuple[str, str], int] = {}
         for n, row in enumerate(s.rows):
-            if row.begun and not (row.rewound and self.r.refuses_rewound):
+            if row.begun and not row.of_cleanup and not (row.rewound and self.r.refuses_rewound):
                 last[row.name, row.item] = n
         waiting = {n for n in last.values() if {s.rows[n].st, s.rows[n].stood} & {JOIN, TURN}}
         for n in last.values():
@@ -278,6 +285,7 @@ class Run(Branches):
         s = self._choose(s, [n for n in route if repeat and s.rows[n].fx == "C"])
         ended = any((way := s.rows[n].said) is not None and way.said in ("ok", "end") for n in route)
         s = spend(s, REDRIVE)._replace(run="live", why="", paused=False, result=s.result and not ended)
+        s = s._replace(phase=EndingPhase.SETTLING)
         for n in after:
             s = put(s, n, st=SHUT if s.rows[n].st in OPEN else s.rows[n].st, holder=NOBODY, stood="")
             s = put(s, n, rewound=self.r.visits_kept, said=None, late=frozenset())
