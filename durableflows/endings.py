@@ -116,10 +116,10 @@ def alert_of_cleanup(run: WorkflowRun, now: datetime) -> None:
 
 def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Take the lease and close the step: whoever works on it can write nothing more. It keeps where it stood."""
-    StepAttempt.objects.using(database()).filter(step=step, ended_at__isnull=True).update(
-        ended_at=now, outcome="cancelled"
-    )
-    model_calls.lose(run, step, now)
+    if step.state == StepState.RUNNING:
+        tries = StepAttempt.objects.using(database()).filter(step=step, ended_at__isnull=True)
+        tries.update(ended_at=now, outcome="cancelled")
+        model_calls.lose(run, step, now)
     step.stood = None if step.of_cleanup else place(step)
     if step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own

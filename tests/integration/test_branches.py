@@ -313,3 +313,19 @@ def test_an_item_costs_the_same_however_many_there_are(world: World):
     registry._DEFINITIONS.clear()
 
     assert queries_of_one_item(world, 300) == few
+
+
+def queries_of_a_cancel(world: World, items: int) -> int:
+    run = api.start(fan_out(greet, limit=1), {"names": [str(number) for number in range(items)]})
+    world.deliver(*world.messages.popleft())
+    world.lose_messages()
+    with CaptureQueriesContext(connection) as queries:
+        api.cancel(run.pk, reason="not wanted")
+    return len(queries)
+
+
+def test_a_cancel_closes_each_waiting_item_with_its_row_and_its_fact(world: World):
+    few = queries_of_a_cancel(world, 3)
+    registry._DEFINITIONS.clear()
+
+    assert queries_of_a_cancel(world, 103) - few == 2 * 100
