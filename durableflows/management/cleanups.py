@@ -11,7 +11,7 @@ from django.db import IntegrityError
 
 from durableflows import clock
 from durableflows.explain_words import plain
-from durableflows.management import progress
+from durableflows.management import progress, tables
 from durableflows.management.tables import Report, Row, local
 from durableflows.services import cleanup
 from durableflows.transactions import first_line
@@ -60,7 +60,7 @@ def _remove(run_id: UUID, before: datetime, done: Done) -> None:
 def _report(done: Done, before: datetime, workflow: str) -> Report:
     kept = cleanup.kept(before, workflow)
     lines = [f"{done.runs:,} runs are removed, with {done.events:,} events and {done.files:,} files"]
-    lines += [f"run {row['run']}: {row['code']}: {plain(row['message'])}" for row in done.failed]
+    lines += tables.refusals(done.failed)
     lines += [f"file {plain(name)} is left in the storage: the log says why" for name in done.files_left]
     is_whole = not done.failed and not done.files_left
     return Report({"before": before, **asdict(done), "kept": kept}, [*lines, *_kept(kept)], int(not is_whole))

@@ -13,6 +13,7 @@ from durableflows.explain_words import plain
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 
 CELL_LIMIT = 60
+REFUSALS_LISTED = 500
 Row = dict[str, object]
 
 
@@ -49,6 +50,12 @@ def section(title: str, lines: Iterable[str]) -> list[str]:
     """Lines under a title, or nothing."""
     kept = list(lines)
     return ["", f"{title}:", *(f"  {line}" for line in kept)] if kept else []
+
+
+def refusals(rows: Sequence[Row]) -> list[str]:
+    """A line for each run that a verb for many was not done to. The list ends after REFUSALS_LISTED, and says so."""
+    lines = [f"run {row['run']}: {row['code']}: {plain(row['message'])}" for row in rows[:REFUSALS_LISTED]]
+    return lines if len(lines) == len(rows) else [*lines, f"and {len(rows) - len(lines):,} more: --json has all"]
 
 
 def as_json(value: object) -> object:

@@ -7,7 +7,7 @@ from durableflows import clock, integrity
 from durableflows.conf import settings
 from durableflows.errors import DurableflowsError
 from durableflows.explain_words import plain
-from durableflows.management import progress
+from durableflows.management import progress, tables
 from durableflows.management.tables import Report, Row
 from durableflows.services import rotation, sweeps
 from durableflows.transactions import is_away
@@ -58,7 +58,7 @@ def rotate(options: Namespace) -> Report:
         if tell is not None:
             tell(min(done + len(failed), total), total)
     lines = [f"{done:,} runs are sealed anew, {len(failed):,} are not"]
-    lines += [f"run {row['run']}: {row['code']}: {plain(row['message'])}" for row in failed]
+    lines += tables.refusals(failed)
     return _keys({"rotated": done, "failed": failed}, lines, 1 if failed else 0)
 
 

@@ -43,7 +43,7 @@ def migrate(options: Namespace) -> Report:
         except DurableflowsError as error:  # the others are migrated all the same, and the exit code tells
             failed.append({"run": run.pk, "code": error.code, "message": str(error)})
     lines = [f"{len(done)} migrated, {len(failed)} not"]
-    lines += [f"run {row['run']}: {row['code']}: {plain(row['message'])}" for row in failed]
+    lines += tables.refusals(failed)
     return Report({"migrated": done, "failed": failed}, lines, 1 if failed else 0)
 
 

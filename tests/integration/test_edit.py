@@ -26,6 +26,7 @@ from durableflows import (
 from durableflows.core import registry
 from durableflows.core.states import ApprovalState, RunState
 from durableflows.doctor import Severity, examine, verify
+from durableflows.errors import ChangedOutside
 from durableflows.models import ApprovalDecision, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.testing import World, open_request
 from tests.integration.test_command import data, said
@@ -231,6 +232,19 @@ def test_a_state_that_was_changed_from_outside_is_not_made_ours(world: World, ch
 
     with pytest.raises(InvalidState, match="changed from outside"):
         edit(run, rounds=1)
+
+
+def test_an_older_checkpoint_that_was_put_back_is_not_made_ours(world: World):
+    """P13: its seal is valid."""
+    run = paused(world)
+    older = WorkflowRun.objects.values("data", "data_digest", "checkpoint_sequence").get(pk=run.pk)
+    edit(run, rounds=1)
+    WorkflowRun.objects.filter(pk=run.pk).update(**older)
+
+    with pytest.raises(ChangedOutside):
+        edit(run, rounds=9)
+
+    assert fresh(run).data["rounds"] == 2
 
 
 def test_another_release_does_not_edit(world: World):

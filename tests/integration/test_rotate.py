@@ -12,6 +12,7 @@ from durableflows import InvalidState, api
 from durableflows.conf import from_secret_key
 from durableflows.core.states import RunState
 from durableflows.doctor import Severity, examine, verify
+from durableflows.management import tables
 from durableflows.models import RunEvent, StepRun, WorkflowRun
 from durableflows.services import rotation
 from durableflows.testing import Boundary, Crash, World, crash_at
@@ -140,6 +141,19 @@ def test_a_tampered_state_is_never_sealed_anew_and_the_others_are(world: World):
         assert WorkflowRun.objects.get(pk=good).data_key_id == "k2"
         assert [(one.code, one.run_id) for one in verify().findings] == [("state-digest", bad)]
         assert "run " + str(bad) in said("rotate", code=1)
+
+
+def test_a_long_list_of_refusals_ends_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tables, "REFUSALS_LISTED", 2)
+    with keys(OLD):
+        for _ in range(5):
+            ready(world)
+    with keys(NEW):
+        text = said("rotate", code=1)
+
+        assert text.count("changed_outside: the state is sealed under key 'k1'") == 2
+        assert "and 3 more: --json has all" in text
+        assert len(data("rotate", code=1)["failed"]) == 5
 
 
 @pytest.mark.parametrize(
