@@ -222,7 +222,7 @@ class Branches:
     def carry_end(self, s: State, n: int, way: Way) -> State:
         """End the run as a step has decided, or let it go on until its other branches have ended too."""
         if way.said == "fail":
-            return s._replace(why="failure")
+            return s._replace(why="failure", paused=False)
         s = s._replace(result=s.result or way.said == "ok")
         others = [m for m in open_rows(s) if m != n]
         return s if others and self.r.ends_with_last else s._replace(run="done")
@@ -272,7 +272,7 @@ class Branches:
         """Carry out the ends that were kept; a failure first, and it keeps the others."""
         ends = [(n, row.said) for n, row in enumerate(s.rows) if row.stood == "end" and row.said is not None]
         if self.r.failure_first and any(way.said == "fail" for _, way in ends):
-            return s._replace(why="failure")
+            return s._replace(why="failure", paused=False)
         for n, way in ends:
             s = put(s, n, stood="")
             s = self.carry_end(s, n, way) if s.run == "live" else s._replace(result=s.result or way.said == "ok")

@@ -46,6 +46,7 @@ HOLDS = {
     "two payments, a pause and a cancel": Run(PAY_TWICE, Rules(left=STOPPED)),
     "items that pay, a limit and an extension": Run(TURNS, Rules(left=LIMITED)),
     "a clean-up": Run(GIVING_BACK, Rules(left=CLEANED)),
+    "a clean-up, a limit and an extension": Run(GIVING_BACK, Rules(left=allow(limit=1, extend=1, cancel=1))),
 }
 DEEP = {
     "a clean-up, all of it": Run(GIVING_BACK, Rules(left=allow(death=1, freed=1, lost=1, limit=1, pause=1, cancel=1))),

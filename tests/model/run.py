@@ -210,12 +210,12 @@ class Run(Branches):
         if s.run == "live" and s.phase is EndingPhase.CLEANUP and s.left[LIMIT]:
             t = spend(s, LIMIT)._replace(phase=EndingPhase.CLOSING)
             yield Move(FAULT, "the clean-up's time is over", self.conclude(t))
-        if s.run == "live" and not s.why:
-            if s.left[LIMIT]:  # a limit ends everything, and would hide what stands still until then
-                t = spend(s, LIMIT)._replace(why="limit", paused=False)
-                yield Move(FAULT, "deadline", self.conclude(t))
-            if s.left[CANCEL]:
-                yield Move(HUMAN, "cancel", self.conclude(spend(s, CANCEL)._replace(why="cancel", paused=False)))
+        if s.run == "live" and s.why in ("", "limit") and s.left[CANCEL]:  # it overtakes a limit
+            yield Move(HUMAN, "cancel", self.conclude(spend(s, CANCEL)._replace(why="cancel", paused=False)))
+        if s.run == "live" and not s.why and s.left[LIMIT]:
+            # A limit ends everything, and would hide what stands still until then.
+            t = spend(s, LIMIT)._replace(why="limit", paused=False)
+            yield Move(FAULT, "deadline", self.conclude(t))
 
     def _operators(self, s: State) -> Moves:
         if s.run == "live" and not s.why and not s.paused and s.left[PAUSE]:
