@@ -166,6 +166,8 @@ def redrive(
 ) -> WorkflowRun:
     """Let a failed or parked run go on from a step that it has been at. What is confirmed gives its receipt again.
 
+    A clean-up that was not done is done again from one of its steps, and the run ends as it did.
+
     Shapes and units   item: key of the item, for a step of `each`; repeat: names of confirmed effects to do once more
     Raises             NotFoundError, NotAllowed, InvalidState for a step it has not been at, or an effect that did not
                        happen there; TooLate for a run that goes on, has another end, or has something unsettled

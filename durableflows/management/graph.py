@@ -51,7 +51,8 @@ MACHINES = (
         frozenset(RUN_ENDED),
         frozenset(RUN_LIVE),
         "any live state",
-        "A live run's state follows from its steps and flags; `manage.py durableflows doctor` computes it again.",
+        "A live run's state follows from its steps and flags; `manage.py durableflows doctor` computes it again. "
+        "One that is ENDING settles what is under way, and then does its clean-up, where its workflow declares one.",
     ),
     Machine(
         "Steps",

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from durableflows import api
-from durableflows.core.states import RunState, StepState
-from durableflows.models import StepRun, WorkflowRun
+from durableflows.core.states import EffectState, RunState, StepState
+from durableflows.models import SideEffect, StepAttempt, StepRun, WorkflowRun
 from tests.support.workers import fleet, is_alive, pool_children, ticker_of, wait_for
+from tests.worker_app.hung import Venom
 from tests.worker_app.workflows import Held, Poison
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.worker, pytest.mark.slow]
@@ -112,25 +113,45 @@ def test_a_killed_ticker_is_started_again(tmp_path: Path):
 
 
 def test_a_step_that_kills_its_worker_is_parked_after_three_starts(tmp_path: Path):
-    """R05: a bounded number of starts, then a person; healthy runs go on."""
+    """R05: a bounded number of starts, each counted before the body runs, then a person; healthy runs go on.
+
+    One whose effect was under way is in doubt after its first loss, and is not started again.
+    """
+    healthy, venomous = tmp_path / "healthy", tmp_path / "venomous"
+    healthy.mkdir()
+    venomous.mkdir()
+    (healthy / "go").touch()
     with fleet(tmp_path) as ships:
         ships.start()
-        healthy = tmp_path / "healthy"
-        healthy.mkdir()
-        (healthy / "go").touch()
         poison = api.start(Poison, {"folder": str(tmp_path)})
-        others = [api.start(Held, {"folder": str(healthy)}) for _ in range(5)]
+        venom = api.start(Venom, {"folder": str(venomous)})
+        others = [api.start(Held, {"folder": str(healthy)}) for _ in range(20)]
 
         wait_for(
             lambda: WorkflowRun.objects.get(pk=poison.pk).state == RunState.PARKED,
             seconds=40,
             what="the poison to be parked",
         )
+        wait_for(
+            lambda: StepRun.objects.get(run=venom).state == StepState.NEEDS_RECONCILIATION,
+            seconds=40,
+            what="the venom to be in doubt",
+        )
+        ends = [wait_for_end(run, seconds=60) for run in others]
 
-        assert len(starts(tmp_path)) == 3
-        assert "killed its worker 3 times" in WorkflowRun.objects.get(pk=poison.pk).parked_detail
-        assert [wait_for_end(run) for run in others] == [RunState.SUCCEEDED] * 5
-        assert not StepRun.objects.filter(state=StepState.RUNNING).exists()
+    parked = WorkflowRun.objects.get(pk=poison.pk)
+    assert (parked.parked_reason, parked.attempts_count) == ("needs a person", 3)
+    assert "killed its worker 3 times" in parked.parked_detail
+    assert ends == [RunState.SUCCEEDED] * 20
+    assert len(starts(healthy)) == 20
+    tries = StepAttempt.objects.filter(step__run=poison).order_by("number")
+    assert [(one.number, one.outcome) for one in tries] == [(1, "lost"), (2, "lost"), (3, "lost")]
+    # The start is counted before the body: a child that dies between the two leaves no mark.
+    assert len(starts(tmp_path)) <= 3
+    assert len(starts(venomous)) == 1
+    row = SideEffect.objects.get(run=venom)
+    assert (row.state, row.send_count, StepRun.objects.get(run=venom).attempts) == (EffectState.UNKNOWN, 1, 1)
+    assert not StepRun.objects.filter(state=StepState.RUNNING).exists()
 
 
 def _tickers(worker: object) -> list[int]:

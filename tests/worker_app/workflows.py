@@ -8,6 +8,7 @@ from pathlib import Path
 from durableflows import Run, Workflow, WorkflowState, step
 from durableflows.boundaries import Boundary, install
 from tests.worker_app import errands as errands  # noqa: PLC0414 - found by autodiscovery here
+from tests.worker_app import giving_back as giving_back  # noqa: PLC0414
 from tests.worker_app import hung as hung  # noqa: PLC0414
 from tests.worker_app import storm as storm  # noqa: PLC0414
 from tests.worker_app import waits as waits  # noqa: PLC0414
