@@ -1,5 +1,6 @@
 """Settings of real workers in tests: the product's own, with the test's workflows and shorter times by environment."""
 
+import json
 import os
 
 from customer_ops import settings as product
@@ -14,6 +15,7 @@ DURABLEFLOWS = {
     "AUDIT_SECONDS": float(os.environ.get("TEST_AUDIT_SECONDS", "86400")),
     "LEASE_MARGIN_SECONDS": float(os.environ.get("TEST_MARGIN_SECONDS", "15")),
     "UNKNOWN_WORKFLOW_SECONDS": float(os.environ.get("TEST_UNKNOWN_SECONDS", "900")),
+    "STATE_KEYS": json.loads(os.environ.get("TEST_STATE_KEYS", "{}")),
 }
 if "TEST_VISIBILITY_SECONDS" in os.environ:
     CELERY_BROKER_TRANSPORT_OPTIONS = {
