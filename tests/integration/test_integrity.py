@@ -303,6 +303,35 @@ def test_a_wait_that_holds_no_mapping_any_more_does_not_end_in_an_error(world: W
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("changed", [{"amount": 500}, None])
+def test_the_result_of_a_branch_that_was_changed_is_not_gathered(world: World, changed: object):
+    """P13: the join would have gone on with it."""
+    gathered: list[object] = []
+
+    class Adding(Workflow[Way]):
+        name, deadline = "adding", timedelta(days=1)
+
+        @step(start=True, to=("work", "gather"))
+        def begin(self, run: Run[Way]) -> StepReturn:
+            return each(self.work, ["a", "b"], key=str, limit=1, then=self.gather)
+
+        @step(to="gather")
+        def work(self, run: Run[Way]) -> None:
+            run.give_result({"amount": 5})
+            StepRun.objects.filter(run=UUID(run.id), item_key="a", state="SUCCEEDED").update(output=changed)
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[Way]) -> None:
+            gathered.extend(one.value for one in run.results(self.work))
+
+    run = api.start(Adding, {})
+    world.run_until_idle()
+
+    assert "the result of work for a does not match" in parked_over(run.pk)
+    assert gathered == []
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_child_is_not_started_with_a_state_that_was_changed_from_outside(world: World):
     run = api.start(waiting_workflow(), {"way": "child"})
     run_step(run)
