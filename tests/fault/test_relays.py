@@ -122,13 +122,16 @@ def test_a_relay_that_is_killed_after_a_send_repeats_that_one_and_it_does_nothin
         lost.update(resend_at=clock.now())  # TAKEN_SECONDS later
         outbox.send_ready(clock.now())
         messages = take_all(url)
-        for name, arguments in messages:
-            assert name == "ping.only"
+        twice = [one for one in messages if messages.count(one) == 2]
+        carried_out = [*twice, *messages[:: ROWS // 20]]
+        for _, arguments in carried_out:
             runner.run_step(*arguments)
 
     assert copies(messages) == {1: ROWS - 1, 2: 1}
-    assert set(WorkflowRun.objects.values_list("state", "attempts_count")) == {(RunState.SUCCEEDED, 1)}
-    assert StepAttempt.objects.count() == ROWS
+    assert {name for name, _ in messages} == {"ping.only"}
+    done = WorkflowRun.objects.filter(pk__in={run_id for _, (run_id, _) in carried_out})
+    assert set(done.values_list("state", "attempts_count")) == {(RunState.SUCCEEDED, 1)}
+    assert StepAttempt.objects.count() == done.count() == len(set(carried_out))
 
 
 def take_all(url: str) -> list[tuple[str, tuple[UUID, UUID]]]:

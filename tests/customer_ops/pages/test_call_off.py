@@ -107,6 +107,7 @@ def test_an_operator_is_offered_what_others_asked_for(operator: Client, refund: 
 
 @pytest.mark.parametrize("reason", ["", "   ", "x" * 501, "\x00"])
 def test_a_bad_reason_is_refused_beside_its_field_and_kept(browser: Client, refund: RefundRequest, reason: str) -> None:
+    """R30 for NUL."""
     response = browser.post(address(refund), {"reason": reason})
 
     assert response.status_code == 422

@@ -150,6 +150,24 @@ def test_a_form_sent_twice_with_other_content_is_refused(browser: Client, charge
     assert "sent before" in errors_in(response)
 
 
+@pytest.mark.parametrize("reason", ["broken \U0001f600 ü", "broken \\u0000"], ids=["emoji", "a written-out escape"])
+def test_a_reason_is_kept_and_shown_as_it_was_written(browser: Client, charge: Charge, reason: str) -> None:
+    """R30."""
+    assert send(browser, charge, reason=reason).status_code == 302
+
+    assert RefundRequest.objects.get().reason == reason
+    assert reason in words(browser.get("/orders/R-1/"))
+
+
+def test_a_reason_with_nul_is_refused_beside_its_field(browser: Client, charge: Charge) -> None:
+    """R30."""
+    response = send(browser, charge, reason="bro\x00ken")
+
+    assert response.status_code == 422
+    assert "Null characters" in errors_in(response)
+    assert not RefundRequest.objects.exists()
+
+
 def test_without_the_right_nobody_asks_or_is_offered_to(client: Client, charge: Charge) -> None:
     client.force_login(make_user("approve_refund"))
 
