@@ -25,7 +25,7 @@ from durableflows.core.states import ParkedReason, RunState, StepState
 from durableflows.dispatch import MOST_FAULTY_SENDS, TAKEN_SECONDS
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
 from durableflows.services import outbox
-from durableflows.testing import World
+from durableflows.testing import Crash, World
 from tests.services import running_redis
 from tests.support.brokers import broker_at
 from tests.support.rivals import Gate, Rival, at_once
@@ -211,3 +211,19 @@ def test_a_relay_whose_time_for_a_row_is_over_writes_nothing_on_it(world: World)
 
     assert StepRun.objects.values().get() == before
     assert before["sends"] == 1
+
+
+def test_a_relay_that_dies_over_a_row_before_its_message_only_delays_it(world: World):
+    due_rows(1)
+
+    def die(name: str, arguments: tuple[str, ...]) -> None:
+        raise Crash("before the message")
+
+    with dispatch.replaced(die), pytest.raises(Crash):
+        outbox.send_ready(world.clock.now())
+    assert outbox.send_ready(world.clock.now()) == 0
+    world.clock.advance(TAKEN_SECONDS)
+    assert outbox.send_ready(world.clock.now()) == 1
+    world.run_until_idle()
+
+    assert WorkflowRun.objects.get().state == RunState.SUCCEEDED

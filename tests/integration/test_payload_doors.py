@@ -41,7 +41,7 @@ from durableflows.models import ApprovalDecision, EffectSend, RunEvent, SideEffe
 from durableflows.testing import World, open_request
 from tests.support.look import fresh, state_of
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 TEXTS = {"NUL": "a\x00b", "surrogate": "a\ud800b", "emoji": "\U0001f600 ü", "literal": "a\\u0000b"}
 MARKED = {"NUL": "a⟦U+0000⟧b", "surrogate": "a⟦U+D800⟧b", "emoji": "\U0001f600 ü", "literal": "a\\u0000b"}
