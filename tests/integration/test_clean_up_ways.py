@@ -285,3 +285,30 @@ def test_a_clean_up_keeps_the_promises_whatever_dies_on_the_way(provider: dict[s
 
     assert report.holds, report
     assert {"cleanup-before-commit", "cleanup-before-send"} <= {place for place, _ in report.matrix}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            {"manifest": {"cleanup": {"cancel": "free", "seconds": 60}, "structure": "another"}},
+            "stay v1 here has other",
+        ),
+        ({"data": {"nights": 99, "room": "x", "paid": "", "freed": ""}}, "the stored state"),
+    ],
+    ids=["another release", "changed from outside"],
+)
+def test_a_clean_up_that_must_not_be_done_ends_with_an_alert(world: World, change: dict[str, object], why: str):
+    """P8, P13, P10: what would park a run ends its clean-up; nothing is sent on the word of a changed state."""
+    hotel = Hotel()
+    run = start(hotel)
+    cancel(run)
+    WorkflowRun.objects.filter(pk=run.pk).update(**change)
+
+    world.run_until_idle()
+
+    ended = fresh(run)
+    assert ended.state == RunState.CANCELLED
+    assert ended.cleanup_error.startswith(why)
+    assert ended.alert
+    assert hotel.ran == []

@@ -60,6 +60,7 @@ class Rules:
     origins: bool = True  # what came after a step is what it has led to | by graph and time
     joins_wait_again: bool = True  # a join that others have come to waits again at once
     lands_first: bool = True  # no clean-up begins while a request of the main path may arrive
+    cleans_up: bool = True  # what a run holds is given back before it ends
     closes_cleanup: bool = True  # what a clean-up that has failed left open is settled, too
     also: bool = True  # all branches that have failed the run are tried again
     refuses_open: bool = True  # no redrive while an effect is open
@@ -252,7 +253,7 @@ class Branches:
         return Ending(
             reason=str(EndingReason(s.why if s.why != "limit" else "deadline")),
             phase=s.phase,
-            has_cleanup=bool(self.flow.cleanup) and s.why in ("failure", "cancel"),
+            has_cleanup=bool(self.flow.cleanup) and self.r.cleans_up and s.why in ("failure", "cancel"),
             has_open_effects=settles and any(s.rows[n].fx in OPEN_EFFECT for n in open_rows(s)),
             has_open_sends=lands and any(is_busy(s, n) for n in range(len(s.rows))),
             has_open_steps=bool(open_rows(s)),
@@ -296,6 +297,8 @@ class Branches:
             return s.broken
         if s.run != "live" and any(row.fx in OPEN_EFFECT for row in s.rows):
             return "P15 the run ended while an effect is open"
+        if self.flow.cleanup and s.run in ("failed", "cancelled") and not self._is_given_back(s):
+            return "P8 the run ended with what it holds, and nobody is told"
         if dict(s.books) and any(count > 1 + dict(s.chosen).get(name, 0) for name, count in s.books):
             return "R1 an effect is done again that nobody chose to repeat"
         joins = [row.name for row in s.rows if row.st == JOIN]
@@ -306,6 +309,11 @@ class Branches:
             if len(under_way) > row.limit:
                 return "J3 more items are under way than may be"
         return self._at_success(s) if s.run == "done" else ""
+
+    def _is_given_back(self, s: State) -> bool:
+        """Nothing was taken, or the clean-up is done, or was given up: that is an alert."""
+        took = any(row.fx == "C" and not row.of_cleanup for row in s.rows)
+        return not took or s.phase is EndingPhase.CLOSING or any(row.of_cleanup and row.st == DONE for row in s.rows)
 
     def _at_success(self, s: State) -> str:
         """When all is done, nothing that counts may have been left."""

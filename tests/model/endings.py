@@ -62,6 +62,7 @@ DROPS = {
     "a run that goes on gives no turns": (Run(TURNS, Rules(left=LIMITED, turns_again=False)), "limbo"),
     "a reserve does not look at the pause": (Run(PAY_TWICE, Rules(left=STOPPED, reserve_halts=False)), "P"),
     "a clean-up begins while a send is open": (Run(GIVING_BACK, Rules(left=CLEANED, lands_first=False)), "P"),
+    "a run ends without its clean-up": (Run(GIVING_BACK, Rules(left=CLEANED, cleans_up=False)), "P8"),
     "a clean-up that fails ends the run at once": (Run(GIVING_BACK, Rules(left=CLEANED, closes_cleanup=False)), "P15"),
     "a claim does not look at the pause": (Run(PAY_TWICE, Rules(left=STOPPED, claim_halts=False)), "P1"),
 }
