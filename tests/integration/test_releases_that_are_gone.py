@@ -6,7 +6,7 @@ import pytest
 
 from durableflows import InvalidState, api
 from durableflows.core.states import EffectState, RunState
-from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models import SideEffect, StepRun, Worker, WorkflowRun
 from durableflows.testing import World
 from tests.support.flows import Provider
 from tests.support.look import fresh, state_of, steps_of
@@ -90,3 +90,22 @@ def test_nobody_is_told_to_find_out_what_a_worker_of_the_old_code_can_ask(world:
 
     assert state_of(run) is RunState.SUCCEEDED
     assert len(provider.acts) == 1
+
+
+def test_a_request_expires_where_its_code_is(world: World, caplog: Any):
+    """R36: until then it stays open, and a ticker without the code makes no noise about it each second."""
+    provider = Provider()
+    with deployed(provider, 1):
+        run = asking(world, provider)
+    boot = worker_that_knows(world, 1)
+    with deployed(provider, 2):
+        world.clock.advance(days=3, hours=1)
+        Worker.objects.filter(boot_id=boot).update(heartbeat_at=world.clock.now())
+        world.run_until_idle()
+        assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+        assert state_of(run) is RunState.WAITING_HUMAN
+    with deployed(provider, 1, 2):
+        world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert [name for name, _, _ in steps_of(run)] == ["begin", "sign_off", "note"]
