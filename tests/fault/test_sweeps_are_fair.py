@@ -125,3 +125,18 @@ def test_a_request_of_an_unknown_release_does_not_keep_others_from_expiring(worl
     sweeps.sweep(may_free_stale=False)
 
     assert ApprovalRequest.objects.get(run=second).state == ApprovalState.EXPIRED
+
+
+def test_requests_of_parked_releases_do_not_stand_before_those_that_can_expire(world: World, monkeypatch):
+    first = api.start(pay_workflow(Provider()), {"amount": 900, "ask": True})
+    second = api.start("pay", {"amount": 901, "ask": True})
+    world.run_until_idle()
+    ApprovalRequest.objects.update(ladder_position=1)
+    WorkflowRun.objects.filter(pk=first.pk).update(version=9, state="PARKED", parked_reason="incompatible release")
+    world.clock.advance(days=4)
+    monkeypatch.setattr(turns, "BATCH", 1)
+
+    sweeps.sweep(may_free_stale=False)
+
+    assert ApprovalRequest.objects.get(run=second).state == ApprovalState.EXPIRED
+    assert ApprovalRequest.objects.get(run=first).state == ApprovalState.OPEN
