@@ -22,7 +22,7 @@ from durableflows.core.definition import StepDefinition, StepKind, WorkflowDefin
 from durableflows.core.keys import new_token
 from durableflows.core.merge import merge
 from durableflows.core.outcomes import Done, Outcome
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, same
 from durableflows.core.reconcile import may_resend
 from durableflows.core.states import EFFECT_IN_DOUBT, EffectState, EndingReason, ParkedReason, StepState
 from durableflows.errors import ChangedOutside, StateConflict, UnknownWorkflow
@@ -324,7 +324,7 @@ def settle(lease: Lease, outcome: Outcome, *, rng: Random, base: dict[str, JSON]
 
 def _merged(run: WorkflowRun, step: StepRun, outcome: Done, base: dict[str, JSON]) -> Done:
     """Bring the body's changes into the state as it is now, and check the whole of it again."""
-    if run.data == base:
+    if same(run.data, base):
         return outcome
     changed = _changed_from_outside(run, step)
     if changed:  # merged and sealed, it would be taken for ours

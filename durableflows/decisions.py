@@ -9,7 +9,7 @@ from uuid import UUID
 
 from durableflows.core.definition import ApprovalSpec, StepDefinition, WorkflowDefinition
 from durableflows.core.outcomes import Question
-from durableflows.core.payload import sha256
+from durableflows.core.payload import same, sha256
 from durableflows.core.states import ApprovalState
 from durableflows.leases import Lease
 from durableflows.models import ApprovalDecision, ApprovalRequest
@@ -61,6 +61,6 @@ def _facts(request: ApprovalRequest, now_true: Question) -> str:
     changed = sorted(
         name
         for name in {*request.binding, *now_true.binding}
-        if request.binding.get(name) != now_true.binding.get(name)
+        if not same(request.binding.get(name), now_true.binding.get(name))
     )
     return f"what was approved has changed since ({', '.join(changed)})"

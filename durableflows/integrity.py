@@ -78,9 +78,9 @@ def is_current(run: WorkflowRun) -> bool:
 
 
 def seal_input(step: StepRun) -> None:
-    """Put the seal on what the step is given, in memory; an empty input has none."""
+    """Put the seal on what the step is given, in memory; on nothing too, or else all could be taken out unseen."""
     key_id, key = sealing_key()
-    step.input_seal = f"{key_id}:{keyed_digest(_given(step), key)}" if step.input else ""
+    step.input_seal = f"{key_id}:{keyed_digest(_given(step), key)}"
 
 
 def give(step: StepRun, given: dict[str, JSON]) -> None:
@@ -95,19 +95,19 @@ def give(step: StepRun, given: dict[str, JSON]) -> None:
 
 
 def _keeps_something(step: StepRun, given: dict[str, JSON]) -> bool:
-    """Does it keep a part of what it had? In the branch of an item it does: the item, which may have been taken out."""
-    return step.gather_id is not None or not isinstance(step.input, dict) or bool(step.input.keys() & given.keys())
+    """Does it keep a part of what it had? Of an item's branch, or of nothing, that may have been taken out."""
+    if step.gather_id is not None or not step.input or not isinstance(step.input, dict):
+        return True
+    return bool(step.input.keys() & given.keys())
 
 
 def input_seal(step: StepRun) -> Seal:
     """Was what the step is given written by this project, for this step?"""
-    if not step.input:
-        return Seal.BROKEN if step.input_seal else Seal.HOLDS
     return _proved(input_key_id(step), step.input_seal.rpartition(":")[2], _given(step))
 
 
 def input_key_id(step: StepRun) -> str:
-    """Under which key what the step is given is sealed; '' for an empty input."""
+    """Under which key what the step is given is sealed; '' for a seal that was taken off."""
     return step.input_seal.rpartition(":")[0]
 
 

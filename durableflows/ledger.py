@@ -17,7 +17,7 @@ from durableflows.core.effects import EffectCall
 from durableflows.core.fold import Fold, fold
 from durableflows.core.keys import idempotency_key
 from durableflows.core.outcomes import Answer, AnswerKind
-from durableflows.core.payload import JSON, redact, sha256
+from durableflows.core.payload import JSON, redact, same, sha256
 from durableflows.core.reconcile import REPEAT, may_resend
 from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
 from durableflows.errors import KeyConflict, LeaseLost, LimitReached, RunHalted
@@ -281,7 +281,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         is_holder=is_holder,
         doubted=row.in_doubt_since is not None or (row.send_count > 1 and _others_open(row, send, now)),
         run_ended=run.has_settled,
-        same_receipt=row.receipt == answer.receipt,
+        same_receipt=same(row.receipt, answer.receipt),
     )
     if change.verb is not None and step.is_unsettled:
         _wake(run, step, now)

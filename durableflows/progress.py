@@ -15,7 +15,7 @@ from durableflows.core import standing
 from durableflows.core.budget import idle_at, is_used_up
 from durableflows.core.decide import Decision, End, Park
 from durableflows.core.outcomes import ErrorInfo
-from durableflows.core.payload import JSON, sha256
+from durableflows.core.payload import JSON, same, sha256
 from durableflows.core.plan import VERB_OF, Flags, run_state
 from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState
 from durableflows.core.ways import Each, Way
@@ -87,7 +87,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     step.needs_person = decision.needs_person
     step.store(*STEP_FIELDS)
     checkpoint: tuple[str, ...] = ()
-    if decision.data is not None and decision.data != run.data:
+    if decision.data is not None and not same(decision.data, run.data):
         integrity.seal(run, decision.data, run.checkpoint_sequence + 1)
         checkpoint = CHECKPOINT_FIELDS
     facts = _facts(step, decision, attempt)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import cast, get_origin
 
 from durableflows.core.money import Money
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, same
 from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidDefinition
 
@@ -71,9 +71,9 @@ def merge(
     merged, conflicts = dict(current), []
     for name in sorted({*base, *mine}):
         was, is_, other = (state.get(name, _MISSING) for state in (base, mine, current))
-        if is_ == was:
+        if same(is_, was):
             continue
-        if other != was:  # also to the same value: of two that counted one up, one would be lost
+        if not same(other, was):  # also to the same value: of two that counted one up, one would be lost
             try:
                 merged[name] = _together((how or {}).get(name), was, is_, other)
             except _CannotMerge:
@@ -102,7 +102,7 @@ def _add(was: JSON, mine: JSON, other: JSON) -> JSON:
 
 def _append(was: JSON, mine: JSON, other: JSON) -> JSON:
     before, ours, theirs = cast(list[JSON], was), cast(list[JSON], mine), cast(list[JSON], other)
-    if ours[: len(before)] != before or theirs[: len(before)] != before:
+    if not (same(ours[: len(before)], before) and same(theirs[: len(before)], before)):
         raise _CannotMerge  # something in the middle was changed or taken out
     return [*theirs, *ours[len(before) :]]
 

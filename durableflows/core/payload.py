@@ -44,6 +44,20 @@ def canonical(value: object) -> bytes:
         raise InvalidState(f"text with a lone surrogate ({error.object[error.start]!a}) is not JSON") from None
 
 
+def same(one: object, other: object) -> bool:
+    """Are both the same JSON value, as their canonical form would say? Python takes true for 1 and false for 0."""
+    return one == other and _same_kinds(one, other)
+
+
+def _same_kinds(one: object, other: object) -> bool:
+    """Of two values that Python takes for equal: is none a truth value where the other one is a number?"""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(_same_kinds(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return all(map(_same_kinds, one, other))
+    return isinstance(one, bool) is isinstance(other, bool)
+
+
 def sha256(value: object) -> str:
     """Digest a JSON value: hex of SHA-256 over its canonical form."""
     return hashlib.sha256(canonical(value)).hexdigest()

@@ -9,7 +9,7 @@ from typing import cast
 from uuid import UUID
 
 from durableflows import integrity
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, same
 from durableflows.doctor.findings import Found
 from durableflows.doctor.rows import CHUNK, digest_of
 from durableflows.models import Signal, StepRun, WorkflowRun
@@ -54,5 +54,5 @@ def _wrong_children(given: Sequence[tuple[StepRun, Gift]]) -> Iterator[Found]:
         now = known.get(UUID(str(gift["run"])))
         if now is None:
             yield "child-changed", step.run_id, f"the run {gift['run']}, whose end {step} was given, is gone"
-        elif now != (gift["state"], gift["result"]):
+        elif now[0] != gift["state"] or not same(now[1], gift["result"]):
             yield "child-changed", step.run_id, f"the end of run {gift['run']} is not what {step} was given"

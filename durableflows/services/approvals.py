@@ -17,7 +17,7 @@ from durableflows.context import RunContext
 from durableflows.core import decide, registry
 from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Question
-from durableflows.core.payload import JSON, check_text, sha256
+from durableflows.core.payload import JSON, check_text, same, sha256
 from durableflows.core.states import ApprovalState, EndingReason, StepState
 from durableflows.errors import (
     AlreadyDecided,
@@ -225,7 +225,7 @@ def renew_facts(
 def differences(shown: Mapping[str, JSON], now: Mapping[str, JSON]) -> dict[str, tuple[object, object]]:
     """Name -> (shown, now) for each fact that differs."""
     names = {*shown, *now}
-    return {name: (shown.get(name), now.get(name)) for name in names if shown.get(name) != now.get(name)}
+    return {name: (shown.get(name), now.get(name)) for name in names if not same(shown.get(name), now.get(name))}
 
 
 def _record(run: WorkflowRun, step: StepRun, request: ApprovalRequest, given: Answer, now: datetime) -> None:

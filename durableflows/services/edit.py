@@ -16,7 +16,7 @@ from durableflows.core import registry, shape
 from durableflows.core import state as states
 from durableflows.core.definition import WorkflowDefinition
 from durableflows.core.outcomes import Question
-from durableflows.core.payload import JSON, canonical, sha256
+from durableflows.core.payload import JSON, canonical, same, sha256
 from durableflows.core.states import RUN_REOPENABLE, ApprovalState, StepState
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import ChangedOutside, DurableflowsError, InvalidState, TooLate
@@ -97,7 +97,7 @@ def work_out(run: WorkflowRun, changes: Mapping[str, object], checkpoint: int | 
     definition = _definition(run)
     data = _changed(run, definition, changes)
     integrity.check_fits(run, data)
-    found = {name: (run.data.get(name), value) for name, value in data.items() if run.data.get(name) != value}
+    found = {name: (run.data.get(name), value) for name, value in data.items() if not same(run.data.get(name), value)}
     return Edit(run.checkpoint_sequence, data, found, tuple(_asks(run, data)) if found else ())
 
 

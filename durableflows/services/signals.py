@@ -7,7 +7,7 @@ from durableflows import arrivals, clock, integrity, journal, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import shape
-from durableflows.core.payload import JSON, check_size, check_text
+from durableflows.core.payload import JSON, check_size, check_text, same
 from durableflows.core.ways import LONGEST_SIGNAL
 from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate
 from durableflows.models import Signal, WorkflowRun
@@ -47,7 +47,7 @@ def _signal(run_id: UUID, name: str, payload: JSON, dedup_key: str, sender_name:
     run = lock_run(run_id)
     known = _known(run, name, dedup_key)
     if known is not None:
-        if known.payload != payload:
+        if not same(known.payload, payload):
             raise KeyConflict(f"the signal {name} with dedup key {dedup_key!r} came before with another payload")
         return known
     _check_takes(run, name)

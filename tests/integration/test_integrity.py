@@ -163,6 +163,24 @@ def test_an_item_that_was_changed_from_outside_is_not_worked_on(world: World, ch
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("way", ["turn", "signal in time", "child", "signal"])
+def test_what_was_taken_out_with_its_seal_is_missed(world: World, way: str):
+    """Nothing is something given too: no step goes on without its item, its signal, or where its time-out leads."""
+    run_id = waiting(world, way)
+    if way == "signal":
+        api.signal(run_id, "begin")
+    given = StepRun.objects.filter(run=run_id, ended_at=None).exclude(input={})
+
+    assert given.update(input={}, input_seal="")
+    for child in WorkflowRun.objects.filter(parent_id=run_id):
+        api.signal(child.pk, "begin")
+    world.clock.advance(days=3)
+    world.run_until_idle()
+
+    assert "is given" in parked_over(run_id)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_signal_that_was_changed_from_outside_is_not_believed(world: World):
     seen: list[object] = []
 

@@ -127,3 +127,23 @@ def test_fields_that_say_how_they_are_merged_keep_both_changes_at_the_first_try(
 
     ended = WorkflowRun.objects.get(pk=run.pk)
     assert (ended.state, ended.data) == (RunState.SUCCEEDED, {"count": 5, "notes": ["left", "right"]})
+
+
+class Odd(WorkflowState):
+    many: int | bool = 1
+    by_name: dict[str, int | bool] = {"n": 0}
+
+
+def test_a_number_that_becomes_a_truth_value_is_a_change_that_is_stored(world: World):
+    class Counting(Workflow[Odd]):
+        name, deadline = "counting", timedelta(days=1)
+
+        @step(start=True, end=True)
+        def only(self, run: Run[Odd]) -> None:
+            run.state.many, run.state.by_name["n"] = True, False
+
+    run = api.start(Counting, {})
+    world.run_until_idle()
+
+    data = WorkflowRun.objects.get(pk=run.pk).data
+    assert (data["many"] is True, data["by_name"]["n"] is False) == (True, True)

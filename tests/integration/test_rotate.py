@@ -234,7 +234,7 @@ def test_a_dry_run_says_which_key_seals_how_much(world: World):
         shown = data("rotate", "--dry-run")
 
     assert text.startswith("nothing was done; 1 runs would be sealed anew")
-    assert (shown["key"], shown["due"], shown["keys"]) == ("k2", 1, {"k1": 1, "k2": 1})
+    assert (shown["key"], shown["due"], shown["keys"]) == ("k2", 1, {"k1": 2, "k2": 2})
     assert RunEvent.objects.filter(kind="run.resealed").count() == 0
 
 
@@ -245,7 +245,7 @@ def test_it_stands_in_the_history_and_not_in_the_story(world: World):
         rotation.rotate(run_id)
 
         event = RunEvent.objects.get(run=run_id, kind="run.resealed")
-        assert event.data == {"from": ["k1"], "to": "k2", "inputs": 1}
+        assert event.data == {"from": ["k1"], "to": "k2", "inputs": 2}
         assert not [line for line in api.explain(run_id).lines if "resealed" in line.text]
 
 

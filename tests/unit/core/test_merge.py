@@ -31,6 +31,13 @@ def test_different_fields_are_both_kept_and_the_same_field_is_a_conflict(mine, c
     assert merge(BASE, mine, current) == (merged, conflicts)
 
 
+def test_a_number_that_becomes_a_truth_value_is_a_change():
+    merged, conflicts = merge({"a": 1, "b": 0}, {"a": True, "b": 0}, {"a": 1, "b": False})
+
+    assert (merged["a"] is True, merged["b"] is False, conflicts) == (True, True, ())
+    assert merge({"a": 1}, {"a": 2}, {"a": True})[1] == ("a",)
+
+
 EUR, USD = "EUR", "USD"
 
 

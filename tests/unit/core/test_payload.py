@@ -9,7 +9,17 @@ from enum import StrEnum
 import pytest
 
 from durableflows import InvalidState
-from durableflows.core.payload import JSON, canonical, check_size, keyed_digest, redact, sha256, storable, unstorable_in
+from durableflows.core.payload import (
+    JSON,
+    canonical,
+    check_size,
+    keyed_digest,
+    redact,
+    same,
+    sha256,
+    storable,
+    unstorable_in,
+)
 
 
 class Colour(StrEnum):
@@ -60,6 +70,24 @@ def test_canonical_refuses_what_is_not_json(value: object, where: str) -> None:
 def test_order_of_keys_does_not_change_the_digest() -> None:
     assert sha256({"a": 1, "b": 2}) == sha256({"b": 2, "a": 1}) == hashlib.sha256(b'{"a":1,"b":2}').hexdigest()
     assert sha256({"a": 1}) != sha256({"a": "1"})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, True), (0, False), (0.0, False), ({"a": [1]}, {"a": [True]}), ([{}, 0], [{}, False])]
+)
+def test_a_truth_value_is_no_number(one: JSON, other: JSON) -> None:
+    assert one == other
+    assert not same(one, other)
+    assert not same(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, 1.0), (True, True), (None, None), ({"a": 1, "b": [2.5]}, {"b": [2.5], "a": 1}), (10**16, 1e16)],
+)
+def test_the_same_value_has_one_canonical_form(one: JSON, other: JSON) -> None:
+    assert same(one, other)
+    assert canonical(one) == canonical(other)
 
 
 def test_keyed_digest_needs_the_key() -> None:
