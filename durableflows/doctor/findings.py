@@ -83,6 +83,7 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "step-input": (Severity.BROKEN, "The step never begins with this. " + _EDITED),
     "signal-changed": (Severity.BROKEN, "The step does not believe it. " + _EDITED),
     "child-changed": (Severity.BROKEN, "The parent goes on with what it was handed. " + _EDITED),
+    "output-changed": (Severity.BROKEN, "Whoever gathers it stops there: the run is parked. " + _EDITED),
     "answer-changed": (
         Severity.BROKEN,
         "The history says who decided, unless `event-chain` stands beside it. " + _EDITED,
@@ -125,7 +126,15 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
 
 VERIFY_ONLY = frozenset(
     {
-        *("step-input", "signal-changed", "child-changed", "answer-changed", "request-changed", "pinned-changed"),
+        *(
+            "step-input",
+            "signal-changed",
+            "child-changed",
+            "output-changed",
+            "answer-changed",
+            "request-changed",
+            "pinned-changed",
+        ),
         *("artifact-gone", "artifact-changed", "artifact-unread"),
     }
 )

@@ -1,4 +1,4 @@
-"""What steps were given by others, compared with what these say now: signals and ends of children.
+"""What steps were given by others, compared with what these say now: signals, ends of children, what branches gave.
 
 A signal's own row has no seal, nor has a child's result: the sealed input of the step that was given it says what it
 was. Called with steps of a batch; reads only.
@@ -12,16 +12,21 @@ from durableflows import integrity
 from durableflows.core.payload import JSON, same
 from durableflows.doctor.findings import Found
 from durableflows.doctor.rows import CHUNK, digest_of
-from durableflows.models import Signal, StepRun, WorkflowRun
+from durableflows.given import changed_outputs
+from durableflows.models import RunEvent, Signal, StepRun, WorkflowRun
 from durableflows.transactions import database
 
 Gift = dict[str, JSON]
 
 
 def wrong_gifts(steps: Sequence[StepRun]) -> Iterator[Found]:
-    """Each signal and child that says something else than what its step was given. Broken inputs are left out."""
+    """Each signal and child that says something else than what its step was given, and each step that gave something
+    else than its history says. Broken inputs are left out.
+    """
     yield from _wrong_signals(_given(steps, "signal", "sha256"))
     yield from _wrong_children(_given(steps, "child", "run"))
+    for step in changed_outputs(steps, RunEvent.objects.using(database()).filter(step__in=[one.pk for one in steps])):
+        yield "output-changed", step.run_id, f"what {step} gave is not what the event of its end says"
 
 
 def _given(steps: Sequence[StepRun], kind: str, mark: str) -> list[tuple[StepRun, Gift]]:

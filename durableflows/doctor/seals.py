@@ -10,7 +10,7 @@ from durableflows.models import StepRun, WorkflowRun
 
 STATE_NEEDED = ("data", "schema_version", "checkpoint_sequence", "data_digest", "data_key_id")
 """What is read of a run here."""
-INPUT_NEEDED = ("run_id", "name", "visit", "item_key", "input", "input_seal")
+INPUT_NEEDED = ("run_id", "name", "visit", "item_key", "input", "input_seal", "state", "output")
 """What is read of a step here."""
 
 

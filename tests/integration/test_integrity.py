@@ -12,6 +12,7 @@ import pytest
 from django.db.models import JSONField, Value
 
 from durableflows import Permanent, Run, StepReturn, Transient, Workflow, api, each, integrity, step, wait_for
+from durableflows.doctor import verify
 from durableflows.models import Signal, StepAttempt, StepRun, WorkflowRun
 from durableflows.testing import World, run_step
 from tests.support.flows import Provider, pay_workflow, raise_without_acting
@@ -386,3 +387,36 @@ def test_the_end_of_a_child_is_not_handed_to_a_step_that_was_changed(world: Worl
     world.run_until_idle()
 
     assert "what go_on is given" in parked_over(run_id)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("change", [{"output": 5}, {"state": "SUCCEEDED"}], ids=["a result", "a success"])
+def test_what_a_branch_has_not_come_to_is_not_gathered(world: World, change: dict[str, Any]):
+    """P13: the event of its end says that it has succeeded, and that it gave nothing."""
+    seen: list[object] = []
+
+    class Sums(Workflow[Way]):
+        name, deadline = "sums", timedelta(days=1)
+
+        @step(start=True, to=("look", "gather"))
+        def begin(self, run: Run[Way]) -> StepReturn:
+            return each(self.look, ["good", "bad"], key=str, then=self.gather, failures=3)
+
+        @step(to="gather")
+        def look(self, run: Run[Way]) -> None:
+            if run.item == "bad":
+                raise Permanent("no")
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[Way]) -> None:
+            seen.append([one.value for one in run.results(self.look)])
+
+    run = api.start(Sums, {})
+    while not StepRun.objects.filter(run=run, name="gather", state="READY").exists():
+        world.deliver(*world.messages.popleft())
+    StepRun.objects.filter(run=run, name="look", item_key="bad" if "state" in change else "good").update(**change)
+    assert {one.code for one in verify().findings} == {"output-changed"}
+    world.run_until_idle()
+
+    assert "the result of look" in parked_over(run.pk)
+    assert seen == []
