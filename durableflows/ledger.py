@@ -192,7 +192,7 @@ def _plan(
         item_key=step.item_key,
         operation=operation,
         issue=issue,
-        key=idempotency_key(run.pk, step.name, step.visit, step.item_key, operation, issue),
+        key=_key(run, step, operation, issue),
         effect=effect.name,
         effect_version=effect.version,
         provider=effect.provider,
@@ -201,6 +201,14 @@ def _plan(
         replaces=replaces,
         created_at=now,
     )
+
+
+def _key(run: WorkflowRun, step: StepRun, operation: str, issue: int) -> str:
+    """The key of a first send. A migration may have given the step a name under which another one has acted (P3)."""
+    key = idempotency_key(run.pk, step.name, step.visit, step.item_key, operation, issue)
+    if "migrated_from" in run.manifest and SideEffect.objects.using(database()).filter(key=key).exists():
+        return idempotency_key(run.pk, f"{step.name} {step.pk}", step.visit, step.item_key, operation, issue)
+    return key
 
 
 def _dispatch(

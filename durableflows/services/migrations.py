@@ -128,13 +128,15 @@ def _names(run: WorkflowRun, steps: list[StepRun], definition: WorkflowDefinitio
             "name it in steps={...} of the migration, or let the run pass it first"
         )
     for step in steps:
-        other = _is_other(step, definition.steps[names[step.name]])
+        other = _is_other(step, definition.steps[names[step.name]], definition)
         if other:
             raise InvalidState(f"{step.name} {other} in version {definition.version}")
     return names
 
 
-def _is_other(step: StepRun, declared: StepDefinition) -> str:
+def _is_other(step: StepRun, declared: StepDefinition, definition: WorkflowDefinition) -> str:
+    if declared.name != definition.start and declared.name not in definition.reaches[definition.start]:
+        return "belongs to the clean-up alone"
     if step.state == StepState.WAITING_HUMAN and declared.approval is None:
         return "waits for a decision, and is no approval"
     if step.waits_on == WaitsOn.BRANCHES and not declared.join:  # nobody would ever let it begin
