@@ -18,7 +18,7 @@ from durableflows.core.ending import cleanup_of
 from durableflows.core.payload import JSON
 from durableflows.core.plan import Visit, back_to
 from durableflows.core.states import STEP_OPEN, ApprovalState, EndingPhase, StepState, WaitsOn
-from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, RunEvent, StepRun, WorkflowRun
 from durableflows.models.locks import lock_closed_steps, lock_step, lock_steps
 from durableflows.transactions import database
 
@@ -206,9 +206,15 @@ def can_stand(run: WorkflowRun) -> bool:
     return StepRun.objects.using(database()).filter(run=run, stood__isnull=False).exists()
 
 
+def _was_child(run: WorkflowRun) -> bool:
+    """Has the run that started it been removed? What that one made of this end stays."""
+    started = RunEvent.objects.using(database()).filter(run=run, kind="run.started")
+    return any("parent" in data for data in started.values_list("data", flat=True))
+
+
 def is_awaited(run: WorkflowRun) -> bool:
     """Does somebody still wait for the end of this run? A child's end is handed over once, and not taken back."""
     if run.parent_step_id is None:
-        return True
+        return not _was_child(run)
     step = StepRun.objects.using(database()).get(pk=run.parent_step_id)
     return step.state == StepState.WAITING and step.waits_on == WaitsOn.CHILD

@@ -96,7 +96,8 @@ def check_may_reopen(run: WorkflowRun) -> None:
     if run.cancel_asked_at is not None:
         raise TooLate(f"the end of the run was asked for by {run.cancel_asked_by or 'the system'}: that is final")
     if run.ended_at is not None and not reopening.is_awaited(run):
-        raise TooLate(f"the run that started this one, {run.parent_id}, has gone on without it: start a new one")
+        parent = run.parent_id or "which is removed"
+        raise TooLate(f"the run that started this one, {parent}, has gone on without it: start a new one")
 
 
 def _check_parent(run: WorkflowRun, new: Limits) -> None:

@@ -11,7 +11,7 @@ from django.apps import apps
 from django.core.files.storage import storages
 from django.db import connection
 
-from durableflows import InvalidState, UnknownOutcome, api
+from durableflows import InvalidState, Permanent, Run, StepReturn, TooLate, UnknownOutcome, Workflow, api, child, step
 from durableflows.core.states import RunState
 from durableflows.doctor import examine, verify
 from durableflows.models import Artifact, ProviderEvent, SideEffect, WorkflowRun
@@ -23,7 +23,7 @@ from tests.integration.test_references import storage  # noqa: F401 - a fixture
 from tests.integration.test_verify import child_ended, keeping
 from tests.support.flows import act_then_raise
 from tests.support.parcels import Depot, lost_address, parcel_workflow
-from tests.support.waits import waiting
+from tests.support.waits import Way, waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -168,6 +168,36 @@ def test_a_child_goes_after_the_run_that_has_started_it(world: World):
     assert (verify().findings, [one.text for one in examine() if one.severity == "broken"]) == ((), [])
     assert data("cleanup", *LONG)["runs"] == 1
     assert set(rows().values()) == {0}
+
+
+def test_the_end_of_a_child_is_final_when_the_run_that_has_started_it_is_gone(world: World):
+    """What that one made of the child's failure, it has done: the child would act once more for nobody."""
+
+    class Kid(Workflow[Way]):
+        name, deadline = "kid", timedelta(days=900)
+
+        @step(start=True, end=True)
+        def act(self, run: Run[Way]) -> None:
+            raise Permanent("no")
+
+    class Starting(Workflow[Way]):
+        name, deadline = "starting", timedelta(days=900)
+
+        @step(start=True, to="done")
+        def begin(self, run: Run[Way]) -> StepReturn:
+            return child("kid", {}, then=self.done)
+
+        @step(end=True)
+        def done(self, run: Run[Way]) -> None: ...
+
+    parent = api.start(Starting, {})
+    world.run_until_idle()
+    kid = WorkflowRun.objects.get(parent=parent)
+    world.clock.advance(days=30)
+    assert cleanup.remove(parent.pk, world.clock.now() - timedelta(days=10)) is not None
+
+    with pytest.raises(TooLate, match="which is removed, has gone on without it"):
+        api.redrive(kid.pk, reason="again", step="act")
 
 
 def test_a_child_of_a_run_that_stays_stays(world: World):
