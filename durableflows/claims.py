@@ -68,10 +68,10 @@ def _refused(
     if not run.lets(of_cleanup=step.of_cleanup):
         progress.conclude(run, now)  # sends a step in doubt to reconciliation, or brings the end on
         return None
+    if park_if_changed(run, step, now):  # first: what it pinned is sealed too
+        return None
     definition = _definition(run, step, now)
     if definition is None:
-        return None
-    if park_if_changed(run, step, now):
         return None
     if _is_over(run, now):
         progress.conclude(run, now)

@@ -147,4 +147,5 @@ def _given(step: StepRun) -> dict[str, JSON]:
 
 
 def _sealed(run: WorkflowRun) -> dict[str, JSON]:
-    return {"run": str(run.pk), "sequence": run.checkpoint_sequence, "schema": run.schema_version, "data": run.data}
+    place: dict[str, JSON] = {"run": str(run.pk), "sequence": run.checkpoint_sequence, "schema": run.schema_version}
+    return {**place, "manifest": run.manifest, "data": run.data}

@@ -58,15 +58,14 @@ def pinned(on_failure: str | None, on_cancel: str | None, within: timedelta) -> 
     return {"cleanup": {**declared, "seconds": within.total_seconds()}} if declared else {}
 
 
-def cleanup_of(manifest: Mapping[str, JSON], reason: str) -> Cleanup | None:
+def cleanup_of(manifest: object, reason: str) -> Cleanup | None:
     """The clean-up of a run that ends for this reason. A limit has none: who extends it lets the run go on."""
-    kept = manifest.get("cleanup")
+    kept = manifest.get("cleanup") if isinstance(manifest, Mapping) else None  # somebody may have put anything there
     step = kept.get(reason) if isinstance(kept, dict) else None
     if not isinstance(kept, dict) or not isinstance(step, str):
         return None
-    seconds = kept["seconds"]
-    assert isinstance(seconds, int | float)
-    return Cleanup(step, timedelta(seconds=seconds))
+    seconds = kept.get("seconds")
+    return Cleanup(step, timedelta(seconds=seconds) if isinstance(seconds, int | float) else DEFAULT_WITHIN)
 
 
 def next_of(ending: Ending) -> Next:

@@ -8,7 +8,7 @@ from durableflows.doctor.findings import Found
 from durableflows.integrity import Seal
 from durableflows.models import StepRun, WorkflowRun
 
-STATE_NEEDED = ("data", "schema_version", "checkpoint_sequence", "data_digest", "data_key_id")
+STATE_NEEDED = ("data", "manifest", "schema_version", "checkpoint_sequence", "data_digest", "data_key_id")
 """What is read of a run here."""
 INPUT_NEEDED = ("run_id", "name", "visit", "item_key", "input", "input_seal", "state", "output")
 """What is read of a step here."""

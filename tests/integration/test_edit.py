@@ -21,6 +21,7 @@ from durableflows import (
     WorkflowState,
     api,
     claims,
+    integrity,
     step,
 )
 from durableflows.core import registry
@@ -249,7 +250,10 @@ def test_an_older_checkpoint_that_was_put_back_is_not_made_ours(world: World):
 
 def test_another_release_does_not_edit(world: World):
     run = paused(world)
-    WorkflowRun.objects.filter(pk=run.pk).update(manifest={"structure": "another"})
+    run.refresh_from_db()
+    run.manifest = {**run.manifest, "structure": "another"}
+    integrity.seal(run, run.data, run.checkpoint_sequence)
+    run.store("manifest", "data_digest")
     with pytest.raises(InvalidState, match="this code has another send v1"):
         edit(run, rounds=1)
 

@@ -322,6 +322,23 @@ def test_a_wait_that_holds_no_mapping_any_more_does_not_end_in_an_error(world: W
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("changed", [{"cleanup": {"cancel": "pay"}}, {}, [], None, 5])
+def test_a_run_whose_manifest_was_changed_is_not_gone_on_with_and_can_be_cancelled(world: World, changed: object):
+    """P8, P13: what a run pinned says under what it goes on, and where its clean-up begins."""
+    provider = Provider()
+    run = api.start(pay_workflow(provider), {"amount": 5})
+    WorkflowRun.objects.filter(pk=run.pk).update(manifest=Value(changed, JSONField()))
+
+    world.run_until_idle()
+    assert "the stored state does not match its digest" in parked_over(run.pk)
+    api.cancel(run.pk, reason="not wanted")
+    world.run_until_idle()
+
+    ended = WorkflowRun.objects.get(pk=run.pk)
+    assert (ended.state, provider.sends) == ("CANCELLED", [])
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("changed", [{"amount": 500}, None])
 def test_the_result_of_a_branch_that_was_changed_is_not_gathered(world: World, changed: object):
     """P13: the join would have gone on with it."""
