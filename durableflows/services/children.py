@@ -78,7 +78,7 @@ def due() -> list[QuerySet[StepRun]]:
 def _start(run_id: UUID, step_id: UUID) -> bool:
     """Start the child that the step has asked for; one, however often this is done."""
     parent, step, now = _waiting(run_id, step_id)
-    if parent is None or step is None:
+    if parent is None or step is None or _has_child(step):
         return False
     if claims.park_if_changed(parent, step, now):
         return True
@@ -95,6 +95,11 @@ def _start(run_id: UUID, step_id: UUID) -> bool:
     runs.start_child(definition, cast(dict[str, JSON], wanted["data"]), parent, step, now)
     cross(Boundary.CROSSING_BEFORE_COMMIT)
     return True
+
+
+def _has_child(step_locked: StepRun) -> bool:
+    """Has somebody started it since its absence was seen?"""
+    return WorkflowRun.objects.using(database()).filter(parent_step=step_locked).exists()
 
 
 @transact

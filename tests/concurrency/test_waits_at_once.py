@@ -178,6 +178,18 @@ def test_a_child_is_started_once_by_eight_tickers(world: World):
         world.lose_messages()
 
 
+def test_a_ticker_that_looked_before_the_child_was_there_starts_no_second_and_says_nothing(world: World):
+    """R09: it comes to the run's lock when the first has committed."""
+    run = api.start(meeting(), {"way": "child"})
+    world.deliver(*world.messages.popleft())
+    looked = StepRun.objects.select_related("run").get(pk=waiting_step(run))
+    assert children.carry(looked.pk)
+
+    assert not children._carry(looked, None)
+
+    assert WorkflowRun.objects.filter(parent=run).count() == 1
+
+
 def test_a_child_is_handed_back_once_by_eight_tickers(world: World):
     flow = meeting()
     for _ in range(ROUNDS):
