@@ -11,13 +11,14 @@ from durableflows import EffectCall, api
 from durableflows.core.states import RunState
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.testing import World
+from durableflows.transactions import LOCK_TIMEOUT_SECONDS, REPEATS
 from tests.support.flows import Provider, pay_workflow
 from tests.support.rivals import Gate, Rival
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
-AT_ONCE_SECONDS = 5.0
-"""Far below the time-outs that a lock or a provider would be waited for, far above what a busy machine needs."""
+AT_ONCE_SECONDS = LOCK_TIMEOUT_SECONDS * REPEATS / 2
+"""Far below what a lock or a provider would be waited for, far above what a busy machine needs."""
 
 Slow = tuple[WorkflowRun, Provider, Gate, Rival]
 

@@ -87,8 +87,9 @@ def test_after_a_publish_that_got_no_answer_the_next_ones_fail_at_once_and_say_s
         others = [api.start(Held, {"folder": str(tmp_path)}) for _ in range(20)]
         done = time.monotonic()
 
-    assert tried - began < settings().PUBLISH_SECONDS + 1
-    assert done - tried < 1.5
+    # Far below what waiting again would cost each of them, far above what a busy machine needs.
+    assert tried - began < 3 * settings().PUBLISH_SECONDS
+    assert done - tried < 5 * settings().PUBLISH_SECONDS
     errors = {step.run_id: step.send_error for step in StepRun.objects.all()}
     assert "Timeout" in errors[first.pk]
     assert all("failed a moment ago" in errors[run.pk] and "Timeout" in errors[run.pk] for run in others)
