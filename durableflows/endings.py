@@ -120,7 +120,7 @@ def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
         tries = StepAttempt.objects.using(database()).filter(step=step, ended_at__isnull=True)
         tries.update(ended_at=now, outcome="cancelled")
         model_calls.lose(run, step, now)
-    step.stood = None if step.of_cleanup else place(step)
+    step.stood = place(step)
     if step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)  # its child is cancelled in a transaction of its own
     step.cancel()

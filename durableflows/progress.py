@@ -212,6 +212,7 @@ def _follow_steps(run: WorkflowRun) -> None:
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
     if step.of_cleanup:  # it can fail its clean-up; how the run ends is known
         if end.error is not None:
+            _keep_end(step, end)
             endings.fail_cleanup(run, f"{step.name}: {end.error.text}", now)
         return
     if run.ending_reason or end.reason == EndingReason.FAILURE:

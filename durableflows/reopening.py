@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import cast
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from durableflows import arrivals, dispatch, endings, groups, journal, progress, questions, visits
 from durableflows.core import registry, standing
@@ -40,7 +40,8 @@ def take_back_end(run: WorkflowRun) -> None:
 
 def leave_cleanup(run: WorkflowRun) -> None:
     """The run goes on with its main path: its next clean-up makes visits of its own, with keys of their own."""
-    StepRun.objects.using(database()).filter(run=run, of_cleanup=True, rewound=True).update(rewound=False)
+    left = StepRun.objects.using(database()).filter(run=run, of_cleanup=True)
+    left.filter(Q(rewound=True) | Q(stood__isnull=False)).update(rewound=False, stood=None)
 
 
 def take_up_cleanup(run: WorkflowRun, now: datetime) -> None:
@@ -53,11 +54,11 @@ def take_up_cleanup(run: WorkflowRun, now: datetime) -> None:
 
 
 def go_on(run: WorkflowRun, now: datetime) -> None:
-    """Let every open step go on, and every step that the run's end closed stand where it stood.
+    """Let every open step go on, and every step that the run's end closed stand where it stood; in a clean-up its own.
 
     A step that had ended, and wanted to end the run while that was ending already, ends it now.
     """
-    closed = [(step, standing.end_of(step.stood or {})) for step in lock_closed_steps(run)]
+    closed = [(step, standing.end_of(step.stood or {})) for step in _closed(run)]
     for step in [step for step, end in closed if end is None]:
         _stand(run, step, now)
     _end_now(run, [(step, end) for step, end in closed if end is not None], now)
@@ -66,9 +67,13 @@ def go_on(run: WorkflowRun, now: datetime) -> None:
             begin_again(run, step, now)  # the end closed its request: whoever may decide is asked anew
         _go_on(run, step, now)
     waiting = StepRun.objects.using(database()).filter(run=run, waits_on__in=[WaitsOn.BRANCHES, WaitsOn.TURN])
-    if run.ended_at is None and not run.ending_reason and waiting.exists():
+    if run.lets(of_cleanup=run.is_cleaning_up) and waiting.exists():
         arrivals.begin_turns(run, now)  # the branch that would have passed it on may have ended with the run
         arrivals.begin_joins(run, now)
+
+
+def _closed(run: WorkflowRun) -> list[StepRun]:
+    return lock_closed_steps(run, of_cleanup=run.is_cleaning_up)
 
 
 def _end_now(run: WorkflowRun, ends: list[tuple[StepRun, End]], now: datetime) -> None:
@@ -194,9 +199,9 @@ def rewind(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     step.store("stood", "rewound")
 
 
-def failed(run: WorkflowRun) -> list[StepRun]:
-    """The visits that have failed the run: one did so first, the others while it was ending."""
-    rows = StepRun.objects.using(database()).filter(run=run, stood__isnull=False).order_by("id")
+def failed(run: WorkflowRun, *, of_cleanup: bool) -> list[StepRun]:
+    """The visits that have failed the run, or its clean-up: one did so first, the others while it was ending."""
+    rows = StepRun.objects.using(database()).filter(run=run, of_cleanup=of_cleanup, stood__isnull=False).order_by("id")
     ends = [(step, standing.end_of(step.stood or {})) for step in rows]
     return [step for step, end in ends if end is not None and end.reason is not None]
 

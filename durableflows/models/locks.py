@@ -53,10 +53,10 @@ def lock_all_steps(run: WorkflowRun) -> list[StepRun]:
     return list(rows.filter(run=run).order_by("id"))
 
 
-def lock_closed_steps(run: WorkflowRun) -> list[StepRun]:
+def lock_closed_steps(run: WorkflowRun, *, of_cleanup: bool) -> list[StepRun]:
     """Lock the steps of a locked run that its end closed, in one order: those that stand again when it goes on."""
     rows = StepRun.objects.using(settings().DATABASE).select_for_update(no_key=True)
-    return list(rows.filter(run=run, stood__isnull=False).order_by("id"))
+    return list(rows.filter(run=run, of_cleanup=of_cleanup, stood__isnull=False).order_by("id"))
 
 
 def lock_effect(effect_id: UUID) -> SideEffect:

@@ -82,17 +82,14 @@ def _redrive(given: Order, step: str, item: str, repeat: tuple[str, ...]) -> Wor
 
 
 def _begin(run: WorkflowRun, route: Route, now: datetime) -> None:
-    if route.target.of_cleanup:  # the main path stays closed
-        target = lock_step(route.target.pk)
-        reopening.take_up_cleanup(run, now)
-        reopening.begin_again(run, target, now)
-        reopening.send_again(run, target, now)
-        return
-    reopening.take_back_end(run)
-    reopening.leave_cleanup(run)
-    if any(_may_have_ended(run, visit) for visit in route.steps):
-        run.result = None  # it came from what is done again
-    reopening.close_requests(run, route.target, now)
+    if route.target.of_cleanup:
+        reopening.take_up_cleanup(run, now)  # the main path stays closed
+    else:
+        reopening.take_back_end(run)
+        reopening.leave_cleanup(run)
+        if any(_may_have_ended(run, visit) for visit in route.steps):
+            run.result = None  # it came from what is done again
+        reopening.close_requests(run, route.target, now)
     for visit in [route.target, *route.also]:
         reopening.begin_again(run, lock_step(visit.pk), now)
     reopening.go_on(run, now)
@@ -112,7 +109,7 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
         raise InvalidState(_never_been(run, step, item))
     _check_place(target)
     after, waiting = reopening.after(run, target)
-    failed = [] if target.of_cleanup else reopening.failed(run)
+    failed = reopening.failed(run, of_cleanup=target.of_cleanup)
     also = [visit for visit in failed if visit not in (target, *after)]
     again = [target, *after, *also]
     _check_children(again)

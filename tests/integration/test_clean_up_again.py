@@ -7,16 +7,23 @@ import pytest
 from durableflows import (
     InvalidState,
     Permanent,
+    Run,
+    StepReturn,
     TooLate,
+    Workflow,
     api,
+    each,
+    fail,
     sleep,
+    step,
 )
 from durableflows.core.states import EndingPhase, RunState, StepState
+from durableflows.models import WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import World
 from tests.support.look import fresh, how_often, state_of, steps_of
 from tests.support.play import assert_chain
-from tests.support.rooms import Hotel, broken, cancel, start
+from tests.support.rooms import Hotel, Stay, broken, cancel, start
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,6 +51,82 @@ def test_a_clean_up_that_failed_can_be_done_again_and_the_run_ends_as_it_did(wor
     assert hotel.ran == ["book", "pay", "tell_desk", "free", "free"]
     assert len(hotel.desk.sends) == 1
     assert_chain(ended)
+
+
+@pytest.fixture
+def rooms(world: World):
+    """A run whose clean-up frees three rooms; those in `stuck` it cannot free. And what it has freed."""
+    stuck, freed = {"r1"}, []
+
+    class Rooms(Workflow[Stay]):
+        name, deadline = "rooms", timedelta(days=3)
+        on_failure = "tidy"
+
+        @step(start=True, end=True)
+        def book(self, run: Run[Stay]) -> StepReturn:
+            return fail("no more rooms")
+
+        @step(to=("free", "gather", "tell"))
+        def tidy(self, run: Run[Stay]) -> StepReturn:
+            limit = 1 + run.state.nights % 2
+            return each(self.free, ["r1", "r2", "r3"], key=str, limit=limit, then=self.gather), self.tell
+
+        @step(to="gather")
+        def free(self, run: Run[Stay]) -> None:
+            if run.item in stuck:
+                raise Permanent("the porter is away")
+            freed.append(run.item)
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[Stay]) -> None:
+            freed.append("all")
+
+        @step(end=True)
+        def tell(self, run: Run[Stay]) -> None:
+            freed.append("told")
+
+    def begin(nights: int) -> WorkflowRun:
+        run = api.start(Rooms, {"nights": nights})
+        world.run_until_idle()
+        return run
+
+    return begin, stuck, freed
+
+
+@pytest.mark.parametrize("nights", [2, 3], ids=["one at a time", "two at a time"])
+@pytest.mark.parametrize("again", [{"step": "free", "item": "r1"}, {"step": "tidy"}], ids=["the branch", "all"])
+def test_branches_of_a_clean_up_that_another_one_s_failure_closed_are_done_too(world: World, rooms, nights, again):
+    """Else what they give back would be kept for ever, and the run would say that its clean-up is done."""
+    begin, stuck, freed = rooms
+    run = begin(nights)
+    assert fresh(run).cleanup_error == "free: the porter is away"
+    stuck.clear()
+
+    api.redrive(run.pk, reason="he is back", **again)
+    world.run_until_idle()
+
+    assert (fresh(run).state, fresh(run).cleanup_error) == (RunState.FAILED, "")
+    assert sorted(set(freed)) == ["all", "r1", "r2", "r3", "told"]
+    assert broken() == []
+
+
+def test_every_branch_that_failed_the_clean_up_gets_another_try(world: World, rooms):
+    begin, stuck, freed = rooms
+    run = begin(2)
+    stuck |= {"r2"}
+    stuck.discard("r1")
+    api.redrive(run.pk, reason="he is back", step="free", item="r1")
+    world.run_until_idle()
+    assert fresh(run).cleanup_error == "free: the porter is away"
+    stuck.clear()
+
+    with pytest.raises(TooLate, match="the run comes to it by itself"):
+        api.redrive(run.pk, reason="he is back", step="gather")
+    api.redrive(run.pk, reason="tell them once more", step="tell")
+    world.run_until_idle()
+
+    assert (fresh(run).state, fresh(run).cleanup_error) == (RunState.FAILED, "")
+    assert sorted(freed) == ["all", "r1", "r2", "r3", "told", "told"]
 
 
 def test_a_clean_up_of_a_cancelled_run_can_be_done_again_and_nothing_else_of_it(world: World):
