@@ -1,11 +1,12 @@
 """What an explanation of a run is made of: its rows, bounded, in a few queries. Reads only; for `explain` alone."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from durableflows import clock
-from durableflows.core.states import STEP_OPEN, ApprovalState
-from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.conf import settings
+from durableflows.core.states import STEP_OPEN, ApprovalState, StepState
+from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, Worker, WorkflowRun
 from durableflows.transactions import database
 
 EVENTS_SHOWN = 200
@@ -22,21 +23,34 @@ class Rows:
     effects: list[SideEffect]
     requests: list[ApprovalRequest]
     decisions: list[ApprovalDecision]
+    release_unknown: str = ""
+    """The run's workflow and version when a step waits for a worker, and those that are alive do not have it."""
 
 
 def read(run: WorkflowRun) -> Rows:
-    """Read them: five queries and the clock's, however long the run is."""
+    """Read them: five queries and the clock's, one more while a step waits for a worker, however long the run is."""
     alias = database()
     events = RunEvent.objects.using(alias).filter(run=run).select_related("step").order_by("-sequence")
     effects = SideEffect.objects.using(alias).filter(run=run).order_by("-created_at", "-id")
     decisions = ApprovalDecision.objects.using(alias).filter(request__run=run).order_by("-at", "-id")
+    now = clock.now()
+    steps = list(
+        StepRun.objects.using(alias).filter(run=run, state__in=[str(state) for state in STEP_OPEN])[:ROWS_READ]
+    )
     return Rows(
-        now=clock.now(),
+        now=now,
         events=list(events.defer("step__input", "step__output")[:EVENTS_SHOWN])[::-1],
-        steps=list(
-            StepRun.objects.using(alias).filter(run=run, state__in=[str(state) for state in STEP_OPEN])[:ROWS_READ]
-        ),
+        steps=steps,
         effects=list(effects.defer("arguments")[:ROWS_READ])[::-1],
         requests=list(ApprovalRequest.objects.using(alias).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]),
         decisions=list(decisions[:ROWS_READ]),
+        release_unknown=_unknown_release(run, now) if any(step.state == StepState.READY for step in steps) else "",
     )
+
+
+def _unknown_release(run: WorkflowRun, now: datetime) -> str:
+    since = now - timedelta(seconds=settings().STALE_SECONDS)
+    alive = list(Worker.objects.using(database()).filter(stopped_at__isnull=True, heartbeat_at__gt=since)[:ROWS_READ])
+    if not alive or any([run.workflow, run.version] in worker.knows for worker in alive):
+        return ""
+    return f"{run.workflow} version {run.version}"

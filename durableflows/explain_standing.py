@@ -79,6 +79,8 @@ def _ready(step: StepRun, rows: Rows) -> str:
         return f"{plain(step)} could not be sent to a worker: {plain(step.send_error)}"
     if step.retry_reason and not step.sent_at:
         return f"{plain(step)} is next: {plain(step.retry_reason)}"
+    if rows.release_unknown:
+        return f"{plain(step)} waits for a worker that has {rows.release_unknown}: start those that run with this code"
     return f"{plain(step)} waits for a worker since {moment(step.sent_at or step.created_at, rows.now)}"
 
 

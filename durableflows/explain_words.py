@@ -301,7 +301,7 @@ def _open_lookup(fact: Fact) -> Said:
 def _opened(fact: Fact) -> Said:
     limit, count = fact.data.get("limit"), fact.data.get("items")
     at_a_time = f", {limit} at a time" if isinstance(limit, int) else ""
-    return f"{fact.text('step')} is done for {count} item{'' if count == 1 else 's'}{at_a_time}", "done"
+    return f"{fact.text('step')} begins for {count} item{'' if count == 1 else 's'}{at_a_time}", "done"
 
 
 def _signal(fact: Fact) -> Said:

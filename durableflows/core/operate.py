@@ -51,7 +51,7 @@ def larger(
         key = IDLE if name == "idle" else name
         if key not in (*COUNTERS, IDLE):
             known = (*COUNTERS, "idle")
-            raise InvalidState(f"budget: there is no limit {name!r}{did_you_mean(name, known)}")
+            raise InvalidState(f"budget: there is no limit {name!r}{did_you_mean(name, known)}: {', '.join(known)}")
         if key not in limits:
             raise InvalidState(f"budget: this run has no limit of {name}: there is nothing to extend")
         new[key] = _more(key, Decimal(str(limits[key])), used.get(key, 0), amount)

@@ -45,8 +45,8 @@ _REPORT = (
 )
 _KEY = (
     "Nothing says that it was changed, and nothing proves that it was not. Put the key back behind the first one "
-    "(`secret-key-…`: an older SECRET_KEY, into SECRET_KEY_FALLBACKS), then `manage.py durableflows rotate`; `retry` a "
-    "run that was parked meanwhile."
+    "(`secret-key-…` is a SECRET_KEY: under that id into STATE_KEYS when these are set, else into "
+    "SECRET_KEY_FALLBACKS), then `manage.py durableflows rotate`; `retry` a run that was parked meanwhile."
 )
 _CANCEL = "Cancel the run: `manage.py durableflows cancel RUN --reason WHY`. "
 _EXPLAIN = "See `manage.py durableflows explain RUN`; "

@@ -18,7 +18,12 @@ from durableflows.models import WorkflowRun
 def cancel(options: Namespace) -> Report:
     """Ask for the end of a run."""
     run = api.cancel(options.run, **_by(options))
-    return changed(run, "cancelled" if run.ended_at else "cancel asked; it ends when its open effects are settled")
+    return changed(
+        run,
+        "cancelled"
+        if run.ended_at
+        else "cancel asked; it ends when its open effects are settled and its clean-up is done",
+    )
 
 
 def retry(options: Namespace) -> Report:
@@ -84,7 +89,7 @@ _TITLES = {
     "changes": "changes",
     "closes": "closes",
     "begins": "goes on with",
-    "keeps": "keeps what it was given",
+    "keeps": "keeps what it was given or refused",
     "repeats": "does once more, although it has happened",
     "confirmed": "has happened, and is not done again",
     "unknown": "may have happened, and is not settled",

@@ -28,8 +28,10 @@ def span_or_moment(text: str) -> timedelta | datetime:
 
 
 def more_budget(text: str) -> tuple[str, object]:
-    """NAME=MORE."""
+    """NAME=MORE; idle also as a span."""
     name, _, more = text.partition("=")
+    if name == "idle" and more[-1:] in UNITS and isinstance(span := span_or_moment(more), timedelta):
+        return name, span
     try:
         number = Decimal(more)
     except InvalidOperation:

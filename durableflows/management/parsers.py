@@ -104,7 +104,7 @@ def _add_operators(verb: Verb) -> None:
         action="append",
         default=[],
         metavar="NAME=MORE",
-        help="tool_calls=5; idle=SECONDS",
+        help="tool_calls=5, cost_usd=1.50, idle=1h; again for another limit",
     )
     parsers["edit"].add_argument(
         "--set",

@@ -3,6 +3,7 @@
 Called by `manage.py durableflows plan`. Texts of the project go to the terminal by way of `plain`.
 """
 
+import dis
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -130,7 +131,9 @@ def waits(step: StepDefinition) -> tuple[str, ...]:
     if not inspect.isfunction(step.function):
         return ()
     used = inspect.getclosurevars(step.function)
-    values = [*used.globals.values(), *used.nonlocals.values()]
+    # Python lists attributes among the globals too: `run.child` is no `child(...)`.
+    loaded = {one.argval for one in dis.get_instructions(step.function) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    values = [value for name, value in used.globals.items() if name in loaded] + [*used.nonlocals.values()]
     # `durableflows.sleep(...)`: the module is a global, and what is taken from it is among the names without a value.
     values += [getattr(one, name, None) for one in values if isinstance(one, ModuleType) for name in used.unbound]
     return tuple(way.__name__ for way in WAYS if any(value is way for value in values))

@@ -39,10 +39,13 @@ def verify(options: Namespace) -> Report:
 
 
 def _findings(found: tuple[Finding, ...]) -> list[str]:
+    """Each with its cure, which is said once for findings of the same code that follow each other."""
     lines: list[str] = []
-    for one in found:
+    for place, one in enumerate(found):
         run = f" run {one.run_id}" if one.run_id else ""
-        lines += [f"{one.severity} [{one.code}]{run}: {plain(one.text)}", f"  {one.cure}"]
+        lines.append(f"{one.severity} [{one.code}]{run}: {plain(one.text)}")
+        is_last = place + 1 == len(found) or (found[place + 1].code, found[place + 1].cure) != (one.code, one.cure)
+        lines += [f"  {one.cure}"] if is_last else []
     return lines
 
 

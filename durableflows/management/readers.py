@@ -8,14 +8,15 @@ from durableflows import api
 from durableflows.explain_words import plain
 from durableflows.management import tables
 from durableflows.management.tables import Report, local, section, table
-from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun
+from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.selectors import runs_for
 from durableflows.transactions import database
 
 ROWS_SHOWN = 200
 RUN_COLUMNS = ("id", "workflow", "version", "state", "key", "owner", "created_at", "ended_at")
-STEP_COLUMNS = ("step", "visit", "state", "attempts", "wake_at", "must_end_by", "why")
+STEP_COLUMNS = ("step", "item", "visit", "state", "attempts", "wake_at", "must_end_by", "why")
 EFFECT_COLUMNS = ("id", "effect", "issue", "state", "row_version", "in_doubt_since", "reason", "contradiction")
+CHILD_COLUMNS = ("id", "workflow", "version", "state", "created_at", "ended_at")
 REQUEST_COLUMNS = ("id", "title", "state", "permission", "expires_at", "closed_reason")
 EVENT_COLUMNS = ("sequence", "at", "kind", "actor")
 
@@ -32,7 +33,7 @@ def list_runs(options: Namespace) -> Report:
 
 
 def show(options: Namespace) -> Report:
-    """One run with its rows: newest steps, effects, requests and events."""
+    """One run with its rows: newest steps, effects, requests, children and events."""
     run = api.get(options.run)
     whole = tables.of_run_alone(run)
     alias = database()
@@ -40,10 +41,14 @@ def show(options: Namespace) -> Report:
         "steps": [tables.of_step(row) for row in _newest(StepRun.objects.using(alias).filter(run=run))],
         "effects": [tables.of_effect(row) for row in _newest(SideEffect.objects.using(alias).filter(run=run))],
         "requests": [tables.of_request(row) for row in _newest(ApprovalRequest.objects.using(alias).filter(run=run))],
+        "children": [
+            tables.of_run(row) for row in _newest(WorkflowRun.objects.using(alias).filter(parent_step__run=run))
+        ],
         "events": [tables.of_event(row) for row in _newest(RunEvent.objects.using(alias).filter(run=run), "sequence")],
     }
     columns = {
-        "steps": STEP_COLUMNS, "effects": EFFECT_COLUMNS, "requests": REQUEST_COLUMNS, "events": EVENT_COLUMNS,
+        "steps": STEP_COLUMNS, "effects": EFFECT_COLUMNS, "requests": REQUEST_COLUMNS,
+        "children": CHILD_COLUMNS, "events": EVENT_COLUMNS,
     }  # fmt: skip
     lines = [
         f"{name}: {local(value) if isinstance(value, datetime) else plain(value)}"

@@ -109,6 +109,7 @@ def of_step(step: StepRun) -> Row:
     return {
         "id": step.pk,
         "step": step.name,
+        "item": step.item_key,
         "visit": step.visit,
         "of_cleanup": step.of_cleanup,
         "state": str(step.state),

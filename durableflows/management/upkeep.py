@@ -67,6 +67,8 @@ def _keys(data: dict[str, object], lines: list[str], exit_code: int = 0) -> Repo
     first, _ = integrity.sealing_key()
     used = rotation.keys_in_use()
     idle = [name for name in settings().state_keys() if name != first and name not in used]
+    gone = [name for name in sorted(used) if name not in settings().state_keys()]
     lines += [f"key {name!r} seals {count:,} states and inputs" for name, count in sorted(used.items())]
+    lines += [f"key {name!r} is gone: what it seals is not sealed anew; put it back behind the first" for name in gone]
     lines += [f"key {name!r} seals nothing: it may be taken away" for name in idle]
-    return Report({"key": first, **data, "keys": dict(used), "idle": idle}, lines, exit_code)
+    return Report({"key": first, **data, "keys": dict(used), "idle": idle, "gone": gone}, lines, exit_code)

@@ -4,12 +4,14 @@ from argparse import Namespace
 from uuid import UUID
 
 from durableflows import api, gate
+from durableflows.core import registry
+from durableflows.core.states import StepState, WaitsOn
 from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
 from durableflows.explain_words import plain
 from durableflows.management import operators, tables
 from durableflows.management.operators import person, reason
 from durableflows.management.tables import Report
-from durableflows.models import SideEffect
+from durableflows.models import SideEffect, StepRun
 from durableflows.selectors import runs_for
 from durableflows.transactions import database
 
@@ -19,9 +21,20 @@ CHUNK = 200
 def signal(options: Namespace) -> Report:
     """Send a message to a run."""
     sent = api.signal(options.run, options.name, options.payload, dedup_key=options.key, by=person(options.by))
-    used = "a step goes on with it" if sent.used_by_id else "it is kept until a step waits for it"
+    used = (
+        "a step goes on with it"
+        if sent.used_by_id
+        else f"it is kept until a step waits for it; {_awaited(sent.run_id)}"
+    )
     data = {"id": sent.pk, "run": sent.run_id, "name": sent.name, "used": bool(sent.used_by_id)}
     return Report(data, [f"run {sent.run_id}: signal {plain(sent.name)} is stored; {used}"])
+
+
+def _awaited(run_id: UUID) -> str:
+    """Which names the run waits for now: a name that was mistyped shows beside them."""
+    steps = StepRun.objects.using(database()).filter(run=run_id, state=StepState.WAITING, waits_on=WaitsOn.SIGNAL)
+    names = sorted({plain(name) for name in steps.values_list("waits_for", flat=True)})
+    return f"now the run waits for {', '.join(names) or 'no signal'}"
 
 
 def migrate(options: Namespace) -> Report:
@@ -31,6 +44,7 @@ def migrate(options: Namespace) -> Report:
     if options.run:
         run = api.migrate(options.run, by=person(options.by), reason=reason(options), version=options.target)
         return operators.changed(run, f"goes on under version {run.version}")
+    registry.get(options.workflow)  # a mistyped name is an error, not a workflow without runs
     done: list[tables.Row] = []
     failed: list[tables.Row] = []
     runs = runs_for(person(options.by)).filter(workflow=options.workflow, ended_at__isnull=True)

@@ -40,7 +40,7 @@ class Preview:
     changes      which fields of the state become what
     closes       what it puts an end to: requests, votes, waits, children, workers' leases
     begins       which steps are done again, or go on
-    keeps        which steps keep what they were given, whatever the state becomes
+    keeps        which steps keep what they were given, or what they were refused, whatever the state becomes
     repeats      confirmed effects that would be done once more, by explicit choice
     confirmed    what has happened, and is not done again
     unknown      what may have happened, and stays to be settled
@@ -207,6 +207,10 @@ def _redrive(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> Non
     route = redrive.check_redrive(run, asked.step, asked.item, asked.repeat, now)
     found.closes += _closes(run, [step for step in route.steps if step.state in STEP_OPEN])
     found.begins += [str(step) for step in route.steps]
+    found.keeps += [
+        f"{row.step}: {row} was refused ({row.reason}), and is not sent: `resolve` it as did_not_happen for a new try"
+        for row in redrive.refused(route.steps)
+    ]
     found.repeats += route.repeats
 
 

@@ -193,6 +193,12 @@ def _to_repeat(steps: list[StepRun], names: Collection[str], now: datetime) -> l
     return chosen
 
 
+def refused(steps: list[StepRun]) -> list[SideEffect]:
+    """Effects that a step learns were refused when it is done again: nobody has said that they may be tried anew."""
+    rows = SideEffect.objects.using(database()).filter(step__in=[step.pk for step in steps], replaced_by__isnull=True)
+    return list(rows.filter(state=EffectState.REJECTED, verdict="").select_related("step").order_by("id"))
+
+
 def _check_decisions(steps: list[StepRun], repeats: list[SideEffect]) -> None:
     """A decision counts once (P9): who may operate runs does not do twice by it what others had to approve."""
     asked_anew = {step.pk for step in steps}

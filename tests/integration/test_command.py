@@ -291,10 +291,26 @@ def test_the_process_ends_with_the_code(arguments: list[str], code: int):
     assert "Traceback" not in done.stderr
 
 
+def test_show_names_items_and_children(world: World):
+    child = data("show", str(waiting(world, "child")))["children"]
+    assert [(one["workflow"], one["state"]) for one in child] == [("waiting", "WAITING")]
+
+    with registry.isolated():
+        items = data("show", str(waiting(world, "turn")))["steps"]
+    assert [one["item"] for one in items if one["step"] == "slow"] == ["a", "b"]
+
+
+def test_a_workflow_that_nobody_knows_is_not_migrated_in_silence(world: World):
+    started(world)
+
+    assert "unknown_workflow" in said("migrate", "--workflow", "tset", "--reason", "deploy", code=1)
+
+
 def test_a_signal_is_sent_from_the_command_line(world: World):
     run_id = str(waiting(world, "signal"))
 
-    assert "kept until a step waits for it" in said("signal", run_id, "other")
+    mistyped = said("signal", run_id, "other")
+    assert "kept until a step waits for it; now the run waits for the signal begin" in mistyped
     assert "a step goes on with it" in said("signal", run_id, "begin", "--payload", '{"amount": 5}', "--key", "k")
     assert "key_conflict" in said("signal", run_id, "begin", "--payload", "6", "--key", "k", code=1)
     assert "not JSON" in said("signal", run_id, "begin", "--payload", "{", code=1)

@@ -6,6 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from durableflows import Budget, UnknownOutcome, api
+from durableflows.core import registry
 from durableflows.core.states import RunState
 from durableflows.models import RunEvent, SideEffect, WorkflowRun
 from durableflows.testing import World
@@ -38,6 +39,8 @@ def test_pause_and_resume(world: World, admin_user):
 
 def test_extend(world: World):
     run = api.start(parcel_workflow(Depot(), limits=Budget(tool_calls=2)), {})
+    with registry.isolated():
+        timed = api.start(parcel_workflow(Depot(), limits=Budget(idle=timedelta(hours=1))), {})
     before = run.deadline_at
 
     said("extend", str(run.pk), *REASON, "--deadline", "36h", "--budget", "tool_calls=3")
@@ -46,6 +49,9 @@ def test_extend(world: World):
 
     text = said("extend", str(run.pk), *REASON, "--deadline", "2030-01-31T12:00+00:00")
     assert "extended until 2030-01-31" in text
+    said("extend", str(timed.pk), *REASON, "--budget", "idle=2h")
+    assert fresh(timed).budget == {"idle_seconds": 3 * 3600.0}
+    assert "tool_calls, " in said("extend", str(run.pk), *REASON, "--budget", "mails=3", code=1)
     assert "did you mean" in said("extend", str(run.pk), *REASON, "--budget", "toolcalls=3", code=1)
     assert "say how much more" in said("extend", str(run.pk), *REASON, code=1)
 

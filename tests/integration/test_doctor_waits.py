@@ -122,7 +122,7 @@ def test_what_was_waited_for_is_told(world: World):
 def test_items_are_told_once_for_all(world: World):
     run_id = waiting(world, "turn")
 
-    assert "slow is done for 2 items, 1 at a time" in [line.text for line in api.explain(run_id).lines]
+    assert "slow begins for 2 items, 1 at a time" in [line.text for line in api.explain(run_id).lines]
 
 
 def test_names_of_items_are_shown_as_harmless_text(world: World):

@@ -11,7 +11,7 @@ from django.utils import timezone
 from durableflows import NeedsHuman, Transient, UnknownOutcome, api, claims, explain, explain_rows, journal, leases
 from durableflows.core import registry
 from durableflows.explain_words import moment, plain, reference_of
-from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models import SideEffect, StepRun, Worker, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import Boundary, Crash, World, crash_at, open_request, virtual
 from tests.support.flows import Provider, act_then_raise, answer_pending, pay_effect, pay_workflow, raise_without_acting
@@ -181,6 +181,18 @@ def test_what_the_provider_is_not_done_with_waits(world: World):
     assert story.sentence.startswith("Waiting: ")
     assert "test.pay was accepted by the provider, which is not done with it" in texts(story, "waiting")
     assert story.next == "pay: the provider is asked"
+
+
+def test_a_step_that_live_workers_do_not_have_says_so(world: World):
+    run = api.start(pay_workflow(Provider()), {"amount": 5})
+    row = {"name": "old", "host": "h", "pid": 1, "started_at": world.clock.now(), "heartbeat_at": world.clock.now()}
+    Worker.objects.create(boot_id=uuid4(), knows=[["other", 1]], **row)
+
+    assert told(run).sentence == (
+        f"assess waits for a worker that has {run.workflow} version 1: start those that run with this code"
+    )
+    Worker.objects.create(boot_id=uuid4(), knows=[[run.workflow, 1]], **row)
+    assert told(run).sentence == "assess waits for a worker since 09:00"
 
 
 def test_work_in_progress_says_by_when_the_worker_must_end(world: World):

@@ -4,7 +4,20 @@ from datetime import timedelta
 
 import pytest
 
-from durableflows import Budget, Escalate, Facts, Retry, Run, Workflow, WorkflowState, approval, step
+from durableflows import (
+    Budget,
+    Escalate,
+    Facts,
+    Retry,
+    Run,
+    StepReturn,
+    Workflow,
+    WorkflowState,
+    approval,
+    child,
+    sleep,
+    step,
+)
 from durableflows.core import registry
 from durableflows.core.definition import StepKind
 from durableflows.management import matrices, matrix, plans
@@ -130,6 +143,24 @@ def test_a_plan_names_the_ways_to_wait_that_a_body_uses():
     assert steps["begin"] == ["sleep", "wait_for", "child", "each"]
     assert steps["slow"] == []
     assert "may return sleep, wait_for, child, each" in said("plan", "waiting")
+
+
+def test_what_a_run_is_asked_for_is_no_way_to_wait():
+    class Reads(Workflow[Nothing]):
+        name, deadline = "reads", timedelta(days=1)
+
+        @step(start=True, to="end")
+        def begin(self, run: Run[Nothing]) -> StepReturn:
+            run.note(f"{run.child}")  # an attribute that is called like the way
+            return sleep(timedelta(days=1), then=self.end)
+
+        @step(end=True)
+        def end(self, run: Run[Nothing]) -> StepReturn:
+            return child("reads", {}, then=self.end) if run.child is None else None
+
+    steps = {one["name"]: one["waits"] for one in data("plan", "reads")["steps"]}
+
+    assert steps == {"begin": ["sleep"], "end": ["child"]}
 
 
 def test_a_plan_as_a_graph_draws_every_step_edge_and_effect():

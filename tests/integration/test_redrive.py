@@ -166,6 +166,27 @@ def test_a_choice_that_was_not_carried_out_ends_with_the_next_redrive(world: Wor
     assert len(depot.carrier.acts) == 1
 
 
+def test_the_preview_names_what_was_refused_and_how_it_is_tried_anew(world: World, admin_user):
+    depot = Depot(carrier=Provider(faults=[raise_without_acting(Permanent("no such account"))]))
+    run = api.start(parcel_workflow(depot), {})
+    world.run_until_idle()
+    assert state_of(run) is RunState.FAILED
+    (kept,) = api.preview("redrive", run.pk, step="pay").keeps
+    assert kept.startswith("pay: post.pay was refused (")
+    assert "did_not_happen" in kept
+
+    redrive(run, "pay")
+    world.run_until_idle()
+    assert (state_of(run), len(depot.carrier.sends)) == (RunState.FAILED, 1)  # as said: nobody was asked
+
+    row = SideEffect.objects.get(run=run)
+    api.resolve_effect(row.pk, "did_not_happen", by=admin_user, reason="opened", row_version=row.row_version)
+    assert api.preview("redrive", run.pk, step="pay").keeps == ()
+    redrive(run, "pay")
+    world.run_until_idle()
+    assert state_of(run) is RunState.SUCCEEDED
+
+
 def test_a_parked_run_is_sent_back(world: World):
     depot = Depot(handing=[RuntimeError("a bug")])
     run = api.start(parcel_workflow(depot), {})

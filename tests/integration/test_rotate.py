@@ -192,8 +192,9 @@ def test_a_key_that_is_gone_is_named_and_nothing_is_sealed_anew(world: World):
         run_id = ready(world)
 
     with keys(NEW):
-        shown = data("rotate", code=1)
+        dry, shown = data("rotate", "--dry-run"), data("rotate", code=1)
 
+    assert dry["gone"] == ["k1"]
     assert "sealed under key 'k1', which STATE_KEYS no longer has" in shown["failed"][0]["message"]
     assert WorkflowRun.objects.get(pk=run_id).data_key_id == "k1"
 
