@@ -17,7 +17,7 @@ from durableflows.core.definition import WorkflowDefinition
 from durableflows.core.ending import cleanup_of
 from durableflows.core.payload import JSON
 from durableflows.core.plan import Visit, back_to
-from durableflows.core.states import STEP_OPEN, ApprovalState, EndingPhase, StepState, WaitsOn
+from durableflows.core.states import STEP_OPEN, ApprovalState, EndingPhase, RunState, StepState, WaitsOn
 from durableflows.models import ApprovalRequest, RunEvent, StepRun, WorkflowRun
 from durableflows.models.locks import lock_closed_steps, lock_step, lock_steps
 from durableflows.transactions import database
@@ -124,6 +124,8 @@ def _stand(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """Let a closed step stand where it stood. One that was under way, due or asking begins its visit again."""
     stood = cast(dict[str, JSON], step.stood)
     waits_on, wake_at = str(stood["waits_on"]), stood["wake_at"]
+    if step.of_cleanup and waits_on == WaitsOn.CHILD and _is_child_lost(run, step, now):
+        return
     if not waits_on:
         begin_again(run, step, now)
         return
@@ -132,6 +134,19 @@ def _stand(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     step.wake_at = None if wake_at is None else datetime.fromisoformat(str(wake_at))
     step.store(*visits.AGAIN_FIELDS)
     _tell(run, step, now)
+
+
+def _is_child_lost(run: WorkflowRun, step: StepRun, now: datetime) -> bool:
+    """Was the child of a clean-up's step cancelled with it? It would fail the clean-up at once, beside those that can
+    be done: it stays closed, and the run's alert leaves it to a person. In memory
+    """
+    children = WorkflowRun.objects.using(database()).filter(parent_step=step, cancel_asked_at__isnull=False)
+    child = children.exclude(state=RunState.SUCCEEDED).first()
+    if child is None:
+        return False
+    text = f"{step} was not done: {child.workflow} run {child.pk} was cancelled with it, and is not started again"
+    run.alert, run.alert_at = f"{run.alert}; {text}" if run.alert else text, now
+    return True
 
 
 def begin_again(run: WorkflowRun, step: StepRun, now: datetime) -> None:

@@ -12,13 +12,14 @@ from durableflows import (
     TooLate,
     Workflow,
     api,
+    child,
     each,
     fail,
     sleep,
     step,
 )
 from durableflows.core.states import EndingPhase, RunState, StepState
-from durableflows.models import WorkflowRun
+from durableflows.models import StepRun, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import World
 from tests.support.look import fresh, how_often, state_of, steps_of
@@ -127,6 +128,56 @@ def test_every_branch_that_failed_the_clean_up_gets_another_try(world: World, ro
 
     assert (fresh(run).state, fresh(run).cleanup_error) == (RunState.FAILED, "")
     assert sorted(freed) == ["all", "r1", "r2", "r3", "told", "told"]
+
+
+def test_a_run_that_was_cancelled_with_the_clean_up_that_waited_for_it_is_left_to_a_person(world: World):
+    """It is not started again, and must not keep the other branches from being done."""
+    stuck, freed = {"r1"}, []
+
+    class Porter(Workflow[Stay]):
+        name, deadline = "porter", timedelta(days=1)
+
+        @step(start=True, to="carry")
+        def wait(self, run: Run[Stay]) -> StepReturn:
+            return sleep(timedelta(minutes=5), then=self.carry)
+
+        @step(end=True)
+        def carry(self, run: Run[Stay]) -> None: ...
+
+    class Rooms(Workflow[Stay]):
+        name, deadline = "rooms", timedelta(days=3)
+        on_failure = "tidy"
+
+        @step(start=True, end=True)
+        def book(self, run: Run[Stay]) -> StepReturn:
+            return fail("no more rooms")
+
+        @step(to=("free", "carried"))
+        def tidy(self, run: Run[Stay]) -> StepReturn:
+            return self.free, child("porter", {}, then=self.carried)
+
+        @step(end=True)
+        def free(self, run: Run[Stay]) -> None:
+            world.deliver("durableflows.crossing", (str(StepRun.objects.get(name="carried").pk),))
+            if stuck:
+                raise Permanent("the key is lost")
+            freed.append("r1")
+
+        @step(end=True)
+        def carried(self, run: Run[Stay]) -> None:
+            freed.append("carried")
+
+    run = api.start(Rooms, {})
+    world.run_until_idle()
+    porter = WorkflowRun.objects.get(parent=run)
+    assert (fresh(run).cleanup_error, porter.state) == ("free: the key is lost", RunState.CANCELLED)
+    stuck.clear()
+
+    api.redrive(run.pk, reason="it is found", step="free")
+    world.run_until_idle()
+
+    assert (fresh(run).state, fresh(run).cleanup_error, freed) == (RunState.FAILED, "", ["r1"])
+    assert fresh(run).alert.startswith(f"carried was not done: porter run {porter.pk} was cancelled with it")
 
 
 def test_a_clean_up_of_a_cancelled_run_can_be_done_again_and_nothing_else_of_it(world: World):
