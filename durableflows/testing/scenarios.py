@@ -14,7 +14,7 @@ from durableflows.core import registry
 from durableflows.core.declare import Workflow
 from durableflows.core.definition import WorkflowDefinition
 from durableflows.core.wording import did_you_mean
-from durableflows.errors import InvalidDefinition, InvalidState, NotFoundError, UnknownWorkflow
+from durableflows.errors import InvalidDefinition, InvalidState, NotFoundError
 from durableflows.models import WorkflowRun
 
 Factory = Callable[..., object]
@@ -46,11 +46,11 @@ class Scenario:
 
     @property
     def is_known(self) -> bool:
-        """Is its workflow one that this process knows now?"""
-        try:
-            return self.owner is None or isinstance(self.definition.workflow, self.owner)
-        except UnknownWorkflow:
-            return False
+        """Is its workflow one that this process knows now, in any version?"""
+        versions = [version for name, version in registry.known() if name == self.workflow]
+        if self.owner is None:
+            return True
+        return any(isinstance(registry.get(self.workflow, one).workflow, self.owner) for one in versions)
 
     @property
     def definition(self) -> WorkflowDefinition:
@@ -106,8 +106,9 @@ def _bare(name: str) -> Scenario:
     """A workflow whose state has a default for everything needs no scenario."""
     workflows = sorted({known for known, _ in registry.known()})
     if name not in workflows:
-        guess = did_you_mean(name, [*workflows, *_SCENARIOS])
-        known = ", ".join(dict.fromkeys([*sorted(_SCENARIOS), *workflows])) or "nothing"
+        scenarios = sorted(one.name for one in _SCENARIOS.values() if one.is_known)
+        guess = did_you_mean(name, [*workflows, *scenarios])
+        known = ", ".join(dict.fromkeys([*scenarios, *workflows])) or "nothing"
         raise NotFoundError(f"there is no scenario and no workflow {name!r}{guess} (known are {known})")
     definition = registry.get(name)
     try:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from durableflows import Run, Workflow, WorkflowState, step
+from durableflows.core import registry
 from durableflows.errors import NotFoundError
-from durableflows.testing.scenarios import find
+from durableflows.testing.scenarios import find, scenario
 from tests.contract.source import ROOT
 
 # Its replay breaks the promise, because the scenario of the broken project asserts what is not so.
@@ -102,6 +105,31 @@ def test_both_stories_of_the_refund_are_found():
     assert [one.name for one in find("refund_above_limit")] == ["refund_above_limit"]
     with pytest.raises(NotFoundError):
         find("nothing")
+
+
+def test_a_scenario_stays_when_its_workflow_gets_a_newer_version():
+    with registry.isolated():
+
+        class Note(Workflow[WorkflowState]):
+            name, deadline = "note", timedelta(days=1)
+
+            @step(start=True, end=True)
+            def write(self, run: Run[WorkflowState]) -> None: ...
+
+        @scenario(Note)
+        def one_note():
+            return {}
+
+        class NewNote(Workflow[WorkflowState]):
+            name, version, deadline = "note", 2, timedelta(days=1)
+
+            @step(start=True, end=True)
+            def write_down(self, run: Run[WorkflowState]) -> None: ...
+
+        assert [one.name for one in find("note")] == ["one_note"]
+        assert isinstance(find("one_note")[0].definition.workflow, NewNote)
+    with pytest.raises(NotFoundError, match=r"no workflow 'one_note' \(known are"):
+        find("one_note")
 
 
 def test_the_projects_own_files_are_left_alone():
