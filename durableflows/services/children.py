@@ -2,7 +2,8 @@
 
 Each crossing is due as long as the rows say so, whoever looks: a message for speed, the sweep for certainty. One
 transaction waits for the lock of one run, never of both, so parents and children cannot deadlock: a hand-over, which
-must see that the child stays ended, takes the child's lock too if it is free, and is left for later if it is not.
+must see that the child stays ended, and a cancel, which must see that nobody waits for it again, take both locks if
+they are free, and are left for later if they are not.
 Source: design, section 4 (locks); R09.
 """
 
@@ -19,7 +20,7 @@ from durableflows.core.decide import Decision
 from durableflows.core.outcomes import ErrorInfo
 from durableflows.core.payload import JSON
 from durableflows.core.states import RunState, StepState, WaitsOn
-from durableflows.errors import TooLate, UnknownWorkflow
+from durableflows.errors import UnknownWorkflow
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.models.step import GOES_ON
@@ -44,18 +45,27 @@ def carry(step_id: UUID) -> bool:
 
 
 def _carry(step: StepRun, child: WorkflowRun | None) -> bool:
-    waits = step.state == StepState.WAITING and step.waits_on == WaitsOn.CHILD
+    waits = _waits(step)
     if waits and child is None:
         return _start(step.run_id, step.pk)
     if child is None:
         return False
     if waits and child.ended_at is not None:
         return _hand_back(step.run_id, step.pk, child.pk)
-    # A cancel is never taken back, and the parent may wait long for an effect of its own before it ends (P6).
-    is_left = not waits or (step.run.cancel_asked_at is not None and not step.of_cleanup)
-    if is_left and child.ended_at is None and child.cancel_asked_at is None:
-        return _cancel(child, step)
+    if _is_to_be_cancelled(child, step, step.run):
+        return _cancel(step.run_id, step.pk, child.pk)
     return False
+
+
+def _waits(step: StepRun) -> bool:
+    return step.state == StepState.WAITING and step.waits_on == WaitsOn.CHILD
+
+
+def _is_to_be_cancelled(child: WorkflowRun, step: StepRun, parent: WorkflowRun) -> bool:
+    """Is nobody waiting for the child any more, and does it go on?"""
+    # A cancel is never taken back, and the parent may wait long for an effect of its own before it ends (P6).
+    is_left = not _waits(step) or (parent.cancel_asked_at is not None and not step.of_cleanup)
+    return is_left and child.ended_at is None and child.cancel_asked_at is None
 
 
 def due() -> list[QuerySet[StepRun]]:
@@ -143,19 +153,24 @@ def _waiting(run_id: UUID, step_id: UUID) -> tuple[WorkflowRun | None, StepRun |
     now = clock.now()
     if run is None or step is None or run.parked_reason or not run.lets(of_cleanup=step.of_cleanup):
         return None, None, now
-    if step.state != StepState.WAITING or step.waits_on != WaitsOn.CHILD:
+    if not _waits(step):
         return None, None, now
     return run, step, now
 
 
-def _cancel(child: WorkflowRun, step: StepRun) -> bool:
-    """Cancel a child whose parent does not wait for it any more, or is itself cancelled."""
-    parent = step.run
-    reason = f"{parent.workflow} run {parent.pk}, which started it, {parent.word}"
-    try:
-        runs.cancel(child.pk, by=None, reason=reason)
-    except TooLate:
+@transact
+def _cancel(run_id: UUID, step_id: UUID, child_id: UUID) -> bool:
+    """Cancel a child whose parent does not wait for it any more, or is itself cancelled.
+
+    Under the parent's lock: an extension may have let it go on since, and its step waits for this child again.
+    """
+    parent = try_lock_run(run_id)
+    child = try_lock_run(child_id) if parent is not None else None
+    if parent is None or child is None or not _is_to_be_cancelled(child, lock_step(step_id), parent):
         return False
+    reason = f"{parent.workflow} run {parent.pk}, which started it, {parent.word}"
+    runs.ask_cancel(child, "", reason, clock.now())
+    cross(Boundary.CROSSING_BEFORE_COMMIT)
     return True
 
 

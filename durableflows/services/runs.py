@@ -213,12 +213,18 @@ def _cancel(run_id: UUID, actor_name: str, reason: str) -> WorkflowRun:
     now = clock.now()
     check_cancel(run)
     if run.cancel_asked_at is None:
-        run.cancel_asked_at, run.cancel_asked_by, run.cancel_reason = now, actor_name, reason
-        journal.record(run, "run.cancel_asked", at=now, actor_name=actor_name, data={"reason": reason})
-        endings.begin(run, EndingReason.CANCEL, reason or "cancelled", now, actor_name=actor_name)
-        progress.conclude(run, now)
+        ask_cancel(run, actor_name, reason, now)
     cross(Boundary.CANCEL_BEFORE_COMMIT)
     return run
+
+
+def ask_cancel(run_locked: WorkflowRun, actor_name: str, reason: str, now: datetime) -> None:
+    """Ask for the end of a locked run that goes on, and whose cancel nobody has asked for."""
+    run = run_locked
+    run.cancel_asked_at, run.cancel_asked_by, run.cancel_reason = now, actor_name, reason
+    journal.record(run, "run.cancel_asked", at=now, actor_name=actor_name, data={"reason": reason})
+    endings.begin(run, EndingReason.CANCEL, reason or "cancelled", now, actor_name=actor_name)
+    progress.conclude(run, now)
 
 
 def check_cancel(run: WorkflowRun) -> None:

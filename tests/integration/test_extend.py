@@ -1,8 +1,12 @@
 """More time, more budget: before a limit ends the run, while it ends, and after it; what happened is not done again."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from django.db import connection
 
 from durableflows import (
     Budget,
@@ -16,7 +20,7 @@ from durableflows import (
 from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.doctor import Severity, examine
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
-from durableflows.services import sweeps
+from durableflows.services import children, sweeps
 from durableflows.testing import World, open_request
 from tests.support.flows import Provider, pay_effect, pay_workflow, raise_without_acting
 from tests.support.look import fresh, how_often, state_of
@@ -270,6 +274,41 @@ def test_a_child_of_an_ended_run_is_not_started_twice(world: World):
 
     assert WorkflowRun.objects.filter(parent=run).count() == 1
     assert state_of(run) is RunState.FAILED
+
+
+def test_a_crossing_that_looked_before_the_extension_does_not_cancel_the_child(world: World):
+    """A carrier sees that nobody waits; then the run goes on, and its step waits again; then the carrier acts."""
+    run = WorkflowRun.objects.get(pk=waiting(world, "child"))
+    end_now(world, run)
+    waits = WorkflowRun.objects.get(parent=run).parent_step_id
+    assert waits is not None
+    world.lose_messages()
+
+    with once_it_has_read("durableflows_workflowrun", lambda: extend(run, deadline=DAY)):
+        assert not children.carry(waits)
+
+    child = WorkflowRun.objects.get(parent=run)
+    assert (child.cancel_asked_at, state_of(child)) == (None, RunState.WAITING)
+    assert not children.carry(waits)
+    assert sound()
+
+
+@contextmanager
+def once_it_has_read(table: str, act: Callable[[], object]) -> Iterator[None]:
+    """Let something else be committed right after the first look at a table alone, before what follows from it."""
+    is_done = False
+
+    def wrap(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        nonlocal is_done
+        result = execute(sql, params, many, context)
+        if not is_done and f'FROM "{table}"' in sql:
+            is_done = True
+            act()
+        return result
+
+    with connection.execute_wrapper(wrap):
+        yield
+    assert is_done, "it never looked there"
 
 
 def test_a_child_is_extended_no_further_than_its_parent_and_only_while_that_waits(world: World):

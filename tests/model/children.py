@@ -24,6 +24,7 @@ class Rules:
     reopen_asks_parent: bool = True  # a child goes on only while its end is awaited
     sweeps: bool = True  # what is due is found without a message
     cancels_left: bool = True  # a child that nobody waits for any more is cancelled
+    cancel_looks_again: bool = True  # under the parent's lock: does still nobody wait for it?
     redrive_asks_children: bool = True  # a redrive does not go back before a child that has not ended well
     pause_starts_none: bool = True
     comings: int = 2  # redrives, extensions and pauses
@@ -147,7 +148,10 @@ class Children:
     def _cancel(self, s: State) -> Move[State]:
         if s.child != "live":
             return Move(DO, "nothing to cancel", s)
-        return Move(DO, "the child's cancel is asked", s._replace(child="asked", cancelled_by="crossing"))
+        if s.parent == WAITS and self.r.cancel_looks_again:
+            return Move(DO, "the step waits again", s)
+        broken = "C7 a child that is awaited again is cancelled" if s.parent == WAITS else ""
+        return Move(DO, "the child's cancel is asked", s._replace(child="asked", cancelled_by="crossing"), broken)
 
     def _child(self, s: State) -> Iterator[Move[State]]:
         if s.child in LIVE and not s.reopening:
@@ -209,6 +213,7 @@ DROPS = {
     "a child goes on though its end was handed over": (Children(Rules(reopen_asks_parent=False)), "C3"),
     "only messages carry": (Children(Rules(sweeps=False)), "limbo"),
     "a child that is left lives on until it ends by itself": (Children(Rules(cancels_left=False)), "limbo"),
+    "whether nobody waits is only looked at before the lock": (Children(Rules(cancel_looks_again=False)), "C7"),
     "a redrive goes back before a child that goes on": (Children(Rules(redrive_asks_children=False)), "C4"),
     "a paused run starts its child": (Children(Rules(pause_starts_none=False)), "C5"),
 }
