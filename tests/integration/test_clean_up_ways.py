@@ -312,3 +312,25 @@ def test_a_clean_up_that_must_not_be_done_ends_with_an_alert(world: World, chang
     assert ended.cleanup_error.startswith(why)
     assert ended.alert
     assert hotel.ran == []
+
+
+def test_a_person_s_verdict_ends_a_late_clean_up_and_what_was_not_done_stays_said(world: World):
+    """The verdict is about the effect; that the clean-up was given up is still to be looked at."""
+    hotel = Hotel()
+    run = start(hotel, key_window=None, lookup=None)
+    world.deliver(*world.messages.popleft())
+    hotel.rooms.faults = [act_then_raise(UnknownOutcome("read timed out"))]
+    cancel(run)
+    world.run_until_idle()
+    world.clock.advance(hours=1)
+    world.run_until_idle()
+    assert (fresh(run).state, fresh(run).ending_phase) == (RunState.ENDING, EndingPhase.CLOSING)
+
+    row = SideEffect.objects.get(run=run, effect="rooms.free")
+    api.resolve_effect(row.pk, "happened", reason="I asked", row_version=row.row_version, receipt={"id": "pay_2"})
+    world.run_until_idle()
+
+    ended = fresh(run)
+    assert ended.state == RunState.CANCELLED
+    assert ended.alert == f"its clean-up was not done: {ended.cleanup_error}"
+    assert broken() == []
