@@ -70,6 +70,8 @@ def _refused(
         return None
     if park_if_changed(run, step, now):  # first: what it pinned is sealed too
         return None
+    if not step.of_cleanup and run.is_left():
+        return None  # whoever started it is cancelled, or has ended: the cancel of this one is on its way
     definition = _definition(run, step, now)
     if definition is None:
         return None

@@ -114,6 +114,8 @@ def request_digest(name: str, version: int, arguments: dict[str, JSON]) -> str:
 def _check_halt(run: WorkflowRun, step: StepRun) -> None:
     if run.parked_reason or not run.lets(of_cleanup=step.of_cleanup):
         raise RunHalted(f"run {run.pk} was stopped: nothing more is sent")
+    if not step.of_cleanup and run.is_left():
+        raise RunHalted(f"run {run.pk} is not waited for any more: nothing more is sent")
 
 
 def _check_limits(run: WorkflowRun, step: StepRun, now: datetime) -> None:

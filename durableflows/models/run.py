@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from durableflows.core import ending
-from durableflows.core.states import RUN_ENDED, RUN_MOVES, WORDS, EndingPhase, RunState
+from durableflows.core.states import RUN_ENDED, RUN_MOVES, WORDS, EndingPhase, RunState, StepState
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
 
 ENDED = [str(state) for state in sorted(RUN_ENDED)]
@@ -153,6 +153,14 @@ class WorkflowRun(EngineRow):
         """May its steps be tried, sent and waited for: those of its clean-up, or the others? Parked or not."""
         is_ending, phase = bool(self.ending_reason or self.cancel_asked_at), EndingPhase(self.ending_phase)
         return self.ended_at is None and ending.goes_on(is_ending=is_ending, phase=phase, of_cleanup=of_cleanup)
+
+    def is_left(self) -> bool:
+        """Is it a child that nobody waits for any more, not cancelled yet? One query for a child, without a lock."""
+        if self.parent_step_id is None:
+            return False
+        waits = Q(parent_step__state=str(StepState.WAITING))
+        goes_on = Q(parent__cancel_asked_at__isnull=True) | Q(parent_step__of_cleanup=True)
+        return not type(self)._base_manager.using(self._state.db).filter(waits, goes_on, pk=self.pk).exists()
 
     def ends_by(self, *, of_cleanup: bool) -> datetime:
         """When its steps must have ended: at the deadline, those of its clean-up by a bound of their own."""
