@@ -1,5 +1,6 @@
 """Verbs that show runs: in a list, with their rows, in plain sentences. They change nothing."""
 
+import json
 from argparse import Namespace
 from datetime import datetime
 from typing import Any
@@ -50,14 +51,17 @@ def show(options: Namespace) -> Report:
         "steps": STEP_COLUMNS, "effects": EFFECT_COLUMNS, "requests": REQUEST_COLUMNS,
         "children": CHILD_COLUMNS, "events": EVENT_COLUMNS,
     }  # fmt: skip
-    lines = [
-        f"{name}: {local(value) if isinstance(value, datetime) else plain(value)}"
-        for name, value in whole.items()
-        if value not in (None, "")
-    ]
+    lines = [f"{name}: {_shown(value)}" for name, value in whole.items() if value not in (None, "")]
     for title, rows in parts.items():
         lines += section(title, table(rows, columns[title]))
     return Report(whole | parts, lines)
+
+
+def _shown(value: object) -> str:
+    """A value of the run; what is stored as JSON is shown as JSON, as `edit --set` wants it."""
+    if isinstance(value, dict | list):
+        return plain(json.dumps(value, ensure_ascii=False, default=str))
+    return local(value) if isinstance(value, datetime) else plain(value)
 
 
 def _newest(rows: Any, order: str = "created_at") -> list[Any]:

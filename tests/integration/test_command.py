@@ -291,6 +291,12 @@ def test_the_process_ends_with_the_code(arguments: list[str], code: int):
     assert "Traceback" not in done.stderr
 
 
+def test_show_prints_the_state_as_edit_wants_it(world: World):
+    line = next(line for line in said("show", str(started(world).pk)).splitlines() if line.startswith("data: "))
+
+    assert json.loads(line.removeprefix("data: "))["amount"] == 5
+
+
 def test_show_names_items_and_children(world: World):
     child = data("show", str(waiting(world, "child")))["children"]
     assert [(one["workflow"], one["state"]) for one in child] == [("waiting", "WAITING")]
