@@ -125,6 +125,26 @@ def test_two_sweeps_at_the_same_instant_do_each_due_thing_once(world: World, due
         assert set(ApprovalRequest.objects.values_list("state", flat=True)) == {ApprovalState.CLOSED}
 
 
+def test_a_sweep_that_comes_late_leaves_a_retry_alone_that_is_not_due_any_more(world: World):
+    """P12, R04: it picked the step when that was due. Meanwhile another ticker woke it, and it failed once more."""
+    provider = Provider(faults=[raise_without_acting(Transient("503"))] * 3)
+    flow = pay_workflow(provider)
+    for _ in range(2):
+        api.start(flow, {"amount": 5})
+    deliver_all(world)
+    world.clock.advance(hours=1)
+    second = StepRun.objects.filter(name="pay").order_by("wake_at")[1]
+
+    with gate_at(Boundary.TIMER_AFTER_COMMIT) as gate:
+        late = Rival(partial(sweeps.wake_due, world.clock.now())).begin()
+        gate.wait()
+        assert sweeps.wake_due(world.clock.now()) == 1
+        assert runner.run_step(second.run_id, second.pk)
+
+    assert late.outcome() == 1
+    assert StepRun.objects.get(pk=second.pk).state == StepState.RETRY_SCHEDULED
+
+
 def test_a_sweep_does_not_wait_for_a_run_that_somebody_holds(world: World):
     """R04: one held run does not hold up the others, and is done the next time."""
     flow = pay_workflow(Provider(faults=[raise_without_acting(Transient("503"))] * 3))

@@ -117,6 +117,21 @@ def test_a_late_approval_is_refused_though_no_sweep_has_been(world: World, bosse
     assert provider.sends == []
 
 
+def test_an_expiry_that_comes_too_early_or_after_the_answer_changes_nothing(world: World, bosses: list[Any]):
+    """P9, R10: a ticker picked the request when it was due, and comes to it when it is not, or not any more."""
+    provider = Provider()
+    pay_workflow(provider)
+    request = ask(world, provider)
+
+    assert not approvals.expire(request.pk)
+    answering(request, "approve", bosses[0])()
+    world.clock.move_to(request.expires_at + timedelta(seconds=1))
+    assert not approvals.expire(request.pk)
+
+    after = ApprovalRequest.objects.get(pk=request.pk)
+    assert (after.state, after.permission, after.ladder_position) == (ApprovalState.APPROVED, request.permission, 0)
+
+
 def test_the_last_moment_before_the_deadline_counts(world: World, bosses: list[Any]):
     """R10 (b): the other side of the same second."""
     provider = Provider()

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from durableflows import (
+    EffectCall,
     Permanent,
     Run,
     UnknownOutcome,
@@ -18,6 +19,7 @@ from durableflows.models import StepRun
 from durableflows.services import sweeps
 from durableflows.testing import World, effect_states
 from tests.support.flows import (
+    PayReceipt,
     PayState,
     Provider,
     act_then_raise,
@@ -130,6 +132,32 @@ def test_halts_and_lost_leases_pass_through_except_exception(world: World, how: 
     else:
         assert state_of(run.pk) is RunState.SUCCEEDED
         assert len(provider.acts) == 1
+    assert_sound(run.pk, provider)
+
+
+def test_a_refusal_that_the_row_does_not_believe_sends_no_body_another_way(world: World):
+    """P2, rule 7: the lease was lost during the call. This no is about this send only; the body must not act on it."""
+    other_ways: list[str] = []
+
+    def lose_lease_and_refuse(provider: Provider, call: EffectCall, amount: int) -> PayReceipt:
+        assert sweeps.free_lost_tasks([StepRun.objects.get(name="work").lease_task_id]) == 1
+        raise Permanent("the card has expired")
+
+    provider = Provider(faults=[lose_lease_and_refuse])
+    pay = pay_effect(provider)
+
+    def body(run: Run[PayState]) -> None:
+        try:
+            run.effect(pay, amount=5)
+        except Permanent as error:
+            other_ways.append(str(error))
+
+    run = api.start(workflow(body, pay), {"amount": 5})
+    world.run_through()
+
+    assert other_ways == []
+    assert state_of(run.pk) is RunState.SUCCEEDED
+    assert len(provider.acts) == 1
     assert_sound(run.pk, provider)
 
 

@@ -1,8 +1,11 @@
 """P3 and P4 against the bodies that people write: changed arguments, repeated operations, open transactions."""
 
+import time
+
 import pytest
 from django.db import transaction
 from django.test import TestCase
+from pydantic import BaseModel, model_validator
 
 from durableflows import (
     EffectCall,
@@ -15,6 +18,7 @@ from durableflows import (
     Transient,
     UnknownOutcome,
     api,
+    effect,
 )
 from durableflows.core import registry
 from durableflows.core.states import EffectState, ParkedReason, RunState, StepState
@@ -291,3 +295,48 @@ def test_arguments_that_do_not_fit_leave_no_row(world: World):
     assert not SideEffect.objects.exists()
     assert fresh(run).parked_reason == ParkedReason.OUR_CODE
     assert RunEvent.objects.filter(run=run, kind="run.parked").count() == 1
+
+
+def test_a_call_that_does_not_come_back_in_its_time_is_in_doubt(world: World):
+    """Rule 2, P5: `timeout_seconds` covers the whole call, whatever the client's own time-outs do."""
+
+    @effect(name="test.hang", provider="test", receipt=PayReceipt, settle_seconds=30, timeout_seconds=0.2)
+    def hang(call: EffectCall, *, amount: int) -> PayReceipt:
+        time.sleep(3)
+        return PayReceipt(id="late")
+
+    def body(run: Run[PayState]) -> None:
+        run.effect(hang, amount=5)
+
+    run = api.start(workflow(body, hang), {"amount": 5})
+    world.run_until_idle()
+
+    row = SideEffect.objects.get(run=run)
+    assert (row.state, row.receipt) == (EffectState.UNKNOWN, None)
+    assert "gave no answer within 0.2 s" in row.reason
+
+
+def test_stored_arguments_that_do_not_load_are_an_error_and_no_doubt(world: World):
+    """Rule 7, P5: the row says DISPATCHED then, and it is known that nothing has left."""
+
+    class Sum(BaseModel):
+        minor: int
+
+        @model_validator(mode="after")
+        def _fits(self) -> "Sum":
+            if SideEffect.objects.exists():
+                raise ValueError("the code of today wants more")
+            return self
+
+    @effect(name="test.strict", provider="test", receipt=PayReceipt, settle_seconds=30, timeout_seconds=10)
+    def strict(call: EffectCall, *, amount: Sum) -> PayReceipt:
+        raise AssertionError("it was sent")
+
+    def body(run: Run[PayState]) -> None:
+        run.effect(strict, amount=Sum(minor=5))
+
+    run = api.start(workflow(body, strict), {"amount": 5})
+    world.run_until_idle()
+
+    assert SideEffect.objects.get(run=run).state == EffectState.PLANNED
+    assert fresh(run).parked_reason == ParkedReason.OUR_CODE

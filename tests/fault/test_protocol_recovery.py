@@ -10,7 +10,7 @@ from durableflows.conf import settings
 from durableflows.core.states import EffectState, ParkedReason, RunState, StepState
 from durableflows.errors import LeaseLost
 from durableflows.models import StepAttempt, Worker
-from durableflows.services import sweeps
+from durableflows.services import reconcile, sweeps
 from durableflows.testing import Boundary, Crash, World, crash_at, next_due
 from tests.support.play import Stage, assert_sound, stage, state_of
 
@@ -106,6 +106,19 @@ def test_a_message_that_comes_twice_or_too_late_does_nothing(world: World):
 
 
 # Leases that end without their worker
+
+
+def test_a_message_that_comes_before_its_step_is_due_does_nothing(world: World):
+    """P1: the same request is asked again, but not before the backoff is over; whoever looks early makes it READY."""
+    played = stage(world)
+    played.hand("A").claim().reserve().settle_doubtful()
+    reconcile.route(played.step().pk)
+    assert played.step().state == StepState.READY
+
+    assert not played.hand("early").may_claim()
+
+    played.pass_time(61)
+    assert played.hand("in time").may_claim()
 
 
 def test_a_lease_past_its_time_is_void_whatever_the_heartbeat_says(world: World):

@@ -70,6 +70,18 @@ def test_a_stale_worker_cannot_settle(world: World):
     assert "receipt_id" not in played.run().data or played.run().data["receipt_id"] is None
 
 
+def test_a_stale_worker_cannot_settle_over_the_attempt_of_its_successor(world: World):
+    """P2: the step is RUNNING, so nothing but the token tells whose attempt it is."""
+    played = stage(world)
+    slow = played.hand("A").claim().lose_lease()
+    fresh = played.hand("B").claim()
+
+    with pytest.raises(LeaseLost):
+        slow.settle()
+
+    assert (played.step().state, played.step().lease_token) == (StepState.RUNNING, fresh.token)
+
+
 def test_a_cancel_between_claim_and_intent_is_seen_by_the_intent(world: World):
     """Rule 1, P6; the trace "A claims; cancel; A writes DISPATCHED", with A's lease taken, and with it left."""
     played = stage(world)
@@ -97,6 +109,18 @@ def test_a_cancel_that_waits_stops_the_next_send_of_a_worker_with_a_lease(world:
 
     assert played.row().send_count == 1
     assert played.provider.sends == []
+
+
+def test_a_first_send_is_not_begun_after_the_deadline(world: World):
+    """P7: the deadline passed while the body worked, and no sweep has been."""
+    played = stage(world)
+    holder = played.hand("A").claim()
+    played.pass_time(days=14)
+
+    with pytest.raises(RunHalted):
+        holder.ask()
+
+    assert not SideEffect.objects.exists()
 
 
 def test_a_send_that_comes_too_late_leaves_nothing_and_is_tried_again(world: World, monkeypatch):
@@ -206,6 +230,22 @@ def test_our_window_ends_a_settle_time_before_the_provider_s(world: World, secon
     world.clock.move_to(started + KEY_WINDOW - timedelta(seconds=SETTLE + seconds_before_margin))
 
     assert isinstance(second.ask(), Unsettled) is not is_sent
+
+
+def test_the_key_window_counts_from_the_first_send_however_often_it_was_sent_again(world: World):
+    """Rule 9, P5: the provider keeps a key from when it first saw it."""
+    played = stage(world)
+    played.hand("A").claim().reserve().lose_lease()
+    played.pass_time(hours=12)
+    played.sweep()
+    played.hand("B").claim().reserve().lose_lease()
+    played.sweep()
+    assert played.step().state == StepState.READY
+
+    played.pass_time(hours=12)
+
+    assert not played.hand("C").may_claim()
+    assert played.row().send_count == 2
 
 
 def test_a_receipt_that_is_stored_is_given_back_and_nothing_is_sent(world: World):

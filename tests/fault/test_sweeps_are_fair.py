@@ -9,7 +9,7 @@ from durableflows.core.states import ApprovalState, RunState, StepState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.services import sweeps, turns
 from durableflows.testing import World
-from tests.support.flows import PayState, Provider, act_then_raise, pay_effect, pay_workflow
+from tests.support.flows import PayState, Provider, act_then_raise, pay_effect, pay_workflow, raise_without_acting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,6 +47,23 @@ def fork(world: World, *, other_pays: bool) -> WorkflowRun:
     sweeps.sweep(may_free_stale=False)
     api.cancel(run.pk, reason="no")
     return run
+
+
+def test_a_row_that_cannot_be_read_keeps_no_other_from_its_turn(world: World):
+    """P10, R04: what is broken is for a person; the sweep that meets it goes on to the next one."""
+    flow = pay_workflow(Provider(faults=[raise_without_acting(Transient("503"))] * 2))
+    for _ in range(2):
+        api.start(flow, {"amount": 5})
+    for _ in range(4):
+        world.deliver(*world.messages.popleft())
+    world.clock.advance(hours=1)
+    broken, sound = StepRun.objects.filter(name="pay").order_by("wake_at")
+    WorkflowRun.objects.filter(pk=broken.run_id).update(budget={"idle_seconds": "what?"})
+
+    done = sweeps.sweep(may_free_stale=False)
+
+    assert done["due retries"] == 1
+    assert StepRun.objects.get(pk=sound.pk).state == StepState.READY
 
 
 def writes(world: World, run: WorkflowRun) -> int:

@@ -89,6 +89,19 @@ def test_a_version_that_is_asked_for_in_vain_is_parked_the_same_way(world: World
     assert WorkflowRun.objects.get(pk=run.pk).parked_detail == "no live worker knows pay v9"
 
 
+def test_a_claim_leaves_a_version_that_another_worker_knows_to_that_one(world: World):
+    run = api.start(pay_workflow(Provider()), {"amount": 5})
+    WorkflowRun.objects.update(version=9)
+    workers = worker(("pay", 1)), worker(("pay", 9))
+    message = world.messages.popleft()
+    pass_by(world, MINUTES + 1, *workers)
+
+    world.deliver(*message)
+
+    assert state_of(run) == RunState.PENDING
+    assert "pay v9" in StepRun.objects.get(run=run).retry_reason
+
+
 @pytest.mark.parametrize("standing", ["alive", "stopped a moment ago", "silent for a while"])
 def test_a_worker_that_knew_it_within_that_time_keeps_the_run_waiting(standing: str, world: World):
     run = api.start(pay_workflow(Provider()), {"amount": 5})

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.models import AnonymousUser, Permission
 
 from durableflows import (
     FactsChanged,
@@ -284,6 +284,18 @@ def test_an_answer_needs_the_right(asked: ApprovalRequest, people: dict[str, Any
     people["boss"].is_active = False
     with pytest.raises((NotAllowed, NotFoundError)):
         api.answer(asked.pk, "approve", by=people["boss"], facts_digest=asked.facts_digest)
+
+    assert not asked.decisions.exists()
+
+
+def test_who_may_see_every_request_answers_none_without_its_right(asked: ApprovalRequest, people: dict[str, Any]):
+    """P9: an auditor finds the request, and that is all."""
+    auditor = people["other"]
+    auditor.user_permissions.add(Permission.objects.get(codename="view_approvalrequest"))
+    auditor = type(auditor).objects.get(pk=auditor.pk)
+
+    with pytest.raises(NotAllowed, match="answer_approval is needed"):
+        api.answer(asked.pk, "approve", by=auditor, facts_digest=asked.facts_digest)
 
     assert not asked.decisions.exists()
 

@@ -189,6 +189,26 @@ def test_a_cancelled_run_calls_no_model(world: World):
     assert state_of(run) is RunState.CANCELLED
 
 
+def test_a_paused_run_calls_no_model_until_it_is_resumed(world: World):
+    """P6: the pause leaves the worker its lease, so only the call's own look at the run can stop it."""
+    entered: list[int] = []
+    paused: list[object] = []
+
+    def body(run: Run[Empty]) -> None:
+        if not paused:
+            paused.append(api.pause(run.id, reason="wait"))
+        with run.model_call("small", estimate_usd=CENTS):
+            entered.append(1)
+
+    run = api.start(thinking(Budget(), body), {"names": ["a"]})
+    world.run_until_idle()
+
+    assert entered == []
+    api.resume(run.pk, reason="go on")
+    world.run_until_idle()
+    assert entered == [1]
+
+
 def test_attempts_of_a_crash_loop_end_the_run(world: World):
     """R35: the worker dies before each checkpoint; a third death would park the step, so the limit here is two."""
     run = api.start(thinking(Budget(attempts=2), ask(0)), {"names": ["a"]})

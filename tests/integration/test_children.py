@@ -13,14 +13,16 @@ from durableflows import (
     WorkflowState,
     api,
     child,
+    claims,
+    dispatch,
     each,
     step,
     succeed,
     wait_for,
 )
-from durableflows.core.states import RunState
+from durableflows.core.states import RunState, StepState
 from durableflows.models import StepRun, WorkflowRun
-from durableflows.services import children
+from durableflows.services import children, sweeps
 from durableflows.testing import World
 from tests.support.flows import Provider, act_then_raise, pay_effect
 from tests.support.look import fresh, how_often, state_of
@@ -128,8 +130,8 @@ def test_a_child_is_cancelled_with_its_parent(world: World):
     assert "ordering run" in fresh(child_of(run)).cancel_reason
 
 
-def test_a_child_does_not_go_on_while_its_cancelled_parent_waits_to_end(world: World):
-    """P6: the parent may wait for days for somebody to find out what became of an effect of another branch."""
+def paying_and_packing() -> type[Workflow[Order]]:
+    """A payment whose answer is lost, for a person to find out; and at the same time a child."""
     pack()
     unanswered = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("cut"))])
     pay_it = pay_effect(unanswered, key_window=None, with_lookup=False)
@@ -152,7 +154,12 @@ def test_a_child_does_not_go_on_while_its_cancelled_parent_waits_to_end(world: W
         @step(end=True)
         def ship(self, run: Run[Order]) -> None: ...
 
-    run = api.start(Both, {})
+    return Both
+
+
+def test_a_child_does_not_go_on_while_its_cancelled_parent_waits_to_end(world: World):
+    """P6: the parent may wait for days for somebody to find out what became of an effect of another branch."""
+    run = api.start(paying_and_packing(), {})
     world.run_until_idle()
     api.cancel(run.pk, reason="not wanted")
     world.run_until_idle()
@@ -214,6 +221,16 @@ def test_everything_is_carried_when_every_message_is_lost(world: World):
     assert WorkflowRun.objects.filter(parent=run).count() == 1
 
 
+def test_the_sweep_alone_carries_a_child_when_no_message_about_it_arrives(world: World):
+    """P1, P10: messages of steps arrive here; those that a parent and its child send each other do not."""
+    run = api.start(order(), {"item": "book"})
+    for _ in range(6):
+        _deliver_steps(world)
+        sweeps.sweep(may_free_stale=False)
+
+    assert state_of(run) is RunState.SUCCEEDED
+
+
 def test_a_crossing_that_is_carried_often_happens_once(world: World):
     run = api.start(order(), {"item": "slow"})
     world.run_until_idle()
@@ -242,6 +259,33 @@ def test_a_child_is_not_started_when_the_run_ended_first(world: World):
 
     assert state_of(run) is RunState.CANCELLED
     assert not WorkflowRun.objects.filter(parent=run).exists()
+
+
+def test_a_child_is_not_started_while_its_cancelled_parent_waits_to_end(world: World):
+    """P6: its start was due, and its message comes after the cancel."""
+    run = api.start(paying_and_packing(), {})
+    _deliver_steps(world)
+    api.cancel(run.pk, reason="not wanted")
+    assert state_of(run) is RunState.ENDING
+
+    assert not children.carry(StepRun.objects.get(run=run, name="ship").pk)
+
+    assert not WorkflowRun.objects.filter(parent=run).exists()
+
+
+def test_a_ticker_that_comes_late_with_the_end_of_a_child_leaves_the_attempt_alone(world: World):
+    """P2: another one has handed it over, and a worker is at the step already."""
+    run = api.start(order(), {"item": "book"})
+    _deliver_steps(world)
+    ship = StepRun.objects.get(run=run, name="ship")
+    children.carry(ship.pk)
+    _deliver_steps(world)
+    children.carry(ship.pk)
+    assert claims.claim(run.pk, ship.pk, task_id="A", pid=1)
+
+    assert not children._hand_back(run.pk, ship.pk, child_of(run).pk)
+
+    assert StepRun.objects.get(pk=ship.pk).state == StepState.RUNNING
 
 
 def test_a_child_for_each_item(world: World):
@@ -308,3 +352,11 @@ def test_a_child_of_an_unknown_workflow_waits_for_a_person(world: World):
 
     assert state_of(run) is RunState.PARKED
     assert "paking" in fresh(run).parked_detail
+
+
+def _deliver_steps(world: World) -> None:
+    """Let messages of steps arrive, and lose those that a parent and its child send each other."""
+    while world.messages:
+        name, arguments = world.messages.popleft()
+        if name != dispatch.CROSSING_TASK:
+            world.deliver(name, arguments)

@@ -14,7 +14,7 @@ from django.core.files.storage import storages
 from django.db import connection
 from django.test import override_settings
 
-from durableflows import ArtifactRef, Run, StepReturn, Workflow, WorkflowState, api, step, wait_for
+from durableflows import ArtifactRef, Run, StepReturn, Workflow, WorkflowState, api, journal, step, wait_for
 from durableflows.core import registry
 from durableflows.doctor import Severity, findings, verification, verify
 from durableflows.models import (
@@ -143,6 +143,14 @@ def of_event(run_id: UUID) -> None:
     RunEvent.objects.filter(run=run_id, sequence=2).update(actor_name="eve")
 
 
+def of_event_and_its_digests(run_id: UUID) -> None:
+    event = RunEvent.objects.get(run=run_id, sequence=2)
+    event.actor_name = "eve"
+    digest = journal.digest_of(event)
+    RunEvent.objects.filter(pk=event.pk).update(actor_name="eve", digest=digest)
+    RunEvent.objects.filter(run=run_id, sequence=3).update(previous_digest=digest)
+
+
 def no_event(run_id: UUID) -> None:
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM durableflows_runevent WHERE run_id = %s AND sequence = 1", [run_id])
@@ -164,6 +172,7 @@ def no_pin(run_id: UUID) -> None:
         ("step-input", no_input, "what heard is given"),
         ("state-digest", of_state, "the state does not match its digest"),
         ("event-chain", of_event, "event 2 (step.ready) was changed after it was written"),
+        ("event-chain", of_event_and_its_digests, "event 3 (step.claimed) was changed after it was written"),
         ("event-chain", no_event, "event 1 is missing"),
         ("pinned-changed", no_pin, "which it has pinned, is gone"),
     ],
