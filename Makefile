@@ -7,11 +7,12 @@ RUN = $(VENV)/bin/python
 CHECK_DJANGO = DATABASE_URL=sqlite://:memory: $(RUN) manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install check test chaos demo clean
+.PHONY: help install check test guards chaos demo clean
 
 help:
 	@echo "make demo      desk, worker, payment sandbox, mails, Flower and seeded cases on this machine; Ctrl-C stops all"
 	@echo "make test      all tests on a throwaway PostgreSQL and Redis        (ARGS=tests/unit picks some)"
+	@echo "make guards    drops each guard of the engine in a copy and looks who notices: half an hour   (ARGS=\"lease\" picks some)"
 	@echo "make chaos     15 minutes of killed workers, broker and database under 2,000 runs (CHAOS_SEED=7 plays one again)"
 	@echo "make check     format, lint, types, layers, Django's checks, missing migrations"
 	@echo "make install   only the environment in $(VENV)                        (PYTHON=python3.12 picks an interpreter)"
@@ -31,6 +32,10 @@ check: install
 test: install
 	@tools/servers.sh
 	$(RUN) -m tests.services -- $(RUN) -m pytest $(ARGS)
+
+guards: install
+	@tools/servers.sh
+	$(RUN) -m tests.guards $(ARGS)
 
 # On a machine that does nothing else: CHAOS_RUNS are started evenly over CHAOS_MINUTES.
 chaos: export CHAOS_RUNS := $(or $(CHAOS_RUNS),2000)

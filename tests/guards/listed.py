@@ -1,0 +1,24 @@
+"""All guards, by chapter."""
+
+from collections.abc import Mapping
+
+from tests.guards import decisions, effects, evidence, leases, limits, lookups, messages, ways
+from tests.guards.values import Change, Guard
+
+CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
+    "Effects": effects.GUARDS,
+    "Lookups and verdicts": lookups.GUARDS,
+    "Leases and ends": leases.GUARDS,
+    "Messages and sweeps": messages.GUARDS,
+    "Limits": limits.GUARDS,
+    "Ways to go on": ways.GUARDS,
+    "Evidence and secrets": evidence.GUARDS,
+    "Decisions and rights": decisions.GUARDS,
+}
+GUARDS: tuple[Guard, ...] = tuple(guard for guards in CHAPTERS.values() for guard in guards)
+BY_NAME: Mapping[str, Guard] = {guard.name: guard for guard in GUARDS}
+
+
+def changes_of(guard: Guard) -> tuple[Change, ...]:
+    """What is changed when a guard is dropped: with the one that covers it, both."""
+    return (*guard.changes, *(BY_NAME[guard.covered_by].changes if guard.covered_by else ()))
