@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 from customer_ops import endings, selectors
 from customer_ops.errors import CannotCallOff, FormAlreadySent, MoreThanLeft, OtherLeft, RefundRefused, WrongAmount
 from customer_ops.models import MAY_ASK, Charge, RefundRequest
-from durableflows import Money, NotAllowed, NotFoundError, TooLate, api
+from durableflows import InvalidState, Money, NotAllowed, NotFoundError, TooLate, api
 from durableflows.api import Explanation
 from durableflows.models import SideEffect, WorkflowRun
 
@@ -64,7 +64,7 @@ def call_off(request: RefundRequest, reason: str, *, by: User) -> RefundRequest:
     _refuse_bad_reason(reason)
     request.refresh_from_db()
     run = _cancel(request, reason, by=by)
-    if (run.cancel_asked_by, run.cancel_reason) != (by.get_username(), reason):
+    if run.cancel_asked_by != by.get_username():
         raise CannotCallOff(f"{run.cancel_asked_by or 'The system'} has called it off already.")
     # The engine's signal does the same, and may be lost; who called it off must see that the charge is free.
     endings.close_run(run.pk)
@@ -86,6 +86,8 @@ def _cancel(request: RefundRequest, reason: str, *, by: User) -> WorkflowRun:
         return api.cancel(run.pk, by=by, reason=reason)
     except TooLate:
         return _ended_meanwhile(request, run.pk)
+    except InvalidState as error:  # such as for a reason of which nothing is seen
+        raise RefundRefused(f"It was not called off: {error}.") from error
 
 
 def _ended_meanwhile(request: RefundRequest, run_id: uuid.UUID) -> WorkflowRun:

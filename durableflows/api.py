@@ -15,7 +15,8 @@
     api.resolve_effect(effect_id, "happened", by=user, reason="seen in the dashboard", row_version=7, receipt={...})
     api.explain(run_id, by=user)
 
-`by=None` means trusted code of the project itself. Every verb is one short transaction; none waits for a worker.
+`by=None` means trusted code of the project itself. A reason is something to be seen; what looks like a secret in it,
+or in a comment, is masked before it is stored. Every verb is one short transaction; none waits for a worker.
 """
 
 from collections.abc import Collection, Mapping
@@ -97,7 +98,8 @@ def get(run_id: UUID | str, *, by: Any = None) -> WorkflowRun:
 def cancel(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
     """Ask for the end of a run. Nothing is sent any more; it is confirmed when nothing is in doubt or on its way.
 
-    Raises   NotFoundError, NotAllowed, TooLate when it has finished. A second cancel changes nothing
+    Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate when it has finished. A second cancel
+             changes nothing
     """
     return runs.cancel(run_id, by=by, reason=reason)
 
@@ -105,7 +107,8 @@ def cancel(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
 def retry(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
     """Let a parked run go on, or bring a scheduled retry forward.
 
-    Raises   NotFoundError, NotAllowed, TooLate when nothing of it waits for a retry
+    Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate when it has ended, is ending, or nothing
+             of it waits for a retry
     """
     return runs.retry(run_id, by=by, reason=reason)
 
@@ -232,7 +235,8 @@ def signal(run_id: UUID | str, name: str, payload: object = None, *, dedup_key: 
 def migrate(run_id: UUID | str, *, by: Any = None, reason: str, version: int | None = None) -> WorkflowRun:
     """Let a run go on under a newer version of its workflow, as that one declares it; None: the highest it can reach.
 
-    Raises   NotFoundError, NotAllowed, TooLate (ended, ending, or a worker is at it), InvalidState (no way leads there)
+    Raises   NotFoundError, NotAllowed, TooLate (ended, ending, or a worker is at it), InvalidState (no way leads there,
+             or no reason is given)
     """
     return migrations.migrate(run_id, by=by, reason=reason, version=version)
 

@@ -11,7 +11,7 @@ from django import forms
 from django.contrib.auth.models import Permission
 from django.utils.timesince import timesince
 
-from durableflows.core import registry
+from durableflows.core import free_text, registry
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
@@ -19,7 +19,7 @@ from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.explain_words import full_stop
 from durableflows.models import ApprovalRequest
 from durableflows.selectors import refusal
-from durableflows.services.approvals import COMMENT_LIMIT, differences
+from durableflows.services.approvals import differences
 
 
 class DecisionForm(forms.Form):
@@ -29,7 +29,7 @@ class DecisionForm(forms.Form):
         choices=[("approve", "Approve"), ("reject", "Reject")],
         error_messages={"required": "Choose approve or reject.", "invalid_choice": "Choose approve or reject."},
     )
-    comment = forms.CharField(required=False, max_length=COMMENT_LIMIT, widget=forms.Textarea)
+    comment = forms.CharField(required=False, max_length=free_text.LONGEST, widget=forms.Textarea)
     facts_digest = forms.CharField(
         max_length=64, error_messages={"required": "This page did not say which facts it showed: look at them again."}
     )

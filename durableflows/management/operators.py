@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 
 from durableflows import api
+from durableflows.core.free_text import is_seen
 from durableflows.errors import InvalidState, NotFoundError
 from durableflows.explain_words import plain
 from durableflows.management import tables
@@ -136,7 +137,7 @@ def person(name: str) -> Any:
 def reason(options: Namespace) -> str:
     """The given reason; without a user it also keeps who was logged in on the server."""
     reason = str(options.reason).strip()
-    if not reason or "\x00" in reason:
+    if not is_seen(reason) or "\x00" in reason:
         raise InvalidState("--reason needs words: it stays on the record")
     if options.by:
         return reason

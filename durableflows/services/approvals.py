@@ -14,7 +14,7 @@ from uuid import UUID
 from durableflows import claims, clock, endings, journal, progress, questions
 from durableflows.boundaries import Boundary, cross
 from durableflows.context import RunContext
-from durableflows.core import decide, registry
+from durableflows.core import decide, free_text, registry
 from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, check_text, same, sha256
@@ -36,7 +36,6 @@ from durableflows.transactions import database, transact
 
 logger = logging.getLogger("durableflows.approvals")
 
-COMMENT_LIMIT = 4000
 TURNS = 5
 """How often an answer begins again when the run has changed while its facts were computed."""
 
@@ -66,12 +65,9 @@ def answer(request_id: UUID | str, given: Answer) -> ApprovalRequest:
         raise InvalidState(f"{given.verdict!r} is not an answer: say approve or reject")
     if given.by is None:
         raise NotAllowed("an answer is given by a person: say who, by=...")
-    for what, text, limit in (
-        ("comment", given.comment, COMMENT_LIMIT),
-        ("door", given.door, 40),
-        ("origin", given.origin, 200),
-    ):
-        check_text(text, limit, f"the {what}")
+    check_text(given.door, 40, "the door")
+    check_text(given.origin, 200, "the origin")
+    given = replace(given, comment=free_text.kept(given.comment, "the comment"))
     for _ in range(TURNS):
         request = request_for(request_id, given.by)
         _check_person(request, given.by)

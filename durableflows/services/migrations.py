@@ -9,17 +9,17 @@ from typing import Any
 from uuid import UUID
 
 from durableflows import clock, gate, integrity, journal, ledger, pinned, progress
-from durableflows.core import migrations, registry
+from durableflows.core import free_text, migrations, registry
 from durableflows.core import state as states
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.migrations import MigrationDefinition
-from durableflows.core.payload import JSON, check_text
+from durableflows.core.payload import JSON
 from durableflows.core.states import ParkedReason, StepState, WaitsOn
 from durableflows.errors import InvalidState, NotAllowed, TooLate
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
 from durableflows.selectors import OPERATE, may_operate, run_for
-from durableflows.services.runs import REASON_LIMIT, manifest_of
+from durableflows.services.runs import manifest_of
 from durableflows.transactions import database, transact
 
 Way = tuple[tuple[int, MigrationDefinition], ...]
@@ -30,12 +30,12 @@ def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) ->
     """Let a run go on under a newer version; None: the highest that declared migrations lead to.
 
     Raises           NotFoundError, NotAllowed; TooLate when it has ended, is ending, or a worker is at one of its
-                     steps; InvalidState when no migration leads there, an open step has no place in the new version,
-                     or the migrated state does not fit
+                     steps; InvalidState without a reason, when no migration leads there, an open step has no place in
+                     the new version, or the migrated state does not fit
     Writes / Locks   WorkflowRun, StepRun, RunEvent; locks run, then its open steps
     Crash            before the commit the run is as it was; after it the sweep sends what is READY
     """
-    check_text(reason, REASON_LIMIT, "the reason")
+    why = free_text.kept_reason(reason, "migrate")
     run = run_for(run_id, by)
     if not may_operate(run, by):
         raise NotAllowed(f"{by} may not migrate runs: the permission {OPERATE} is needed")
@@ -44,7 +44,7 @@ def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) ->
     definition, way = _way(run, version)
     data = _changed(run, definition, way)
     name = "" if by is None else str(by.get_username())
-    return _migrate(run.pk, run.checkpoint_sequence, definition, way, data, name, reason)
+    return _migrate(run.pk, run.checkpoint_sequence, definition, way, data, name, why)
 
 
 def _way(run: WorkflowRun, version: int | None) -> tuple[WorkflowDefinition, Way]:

@@ -9,15 +9,13 @@ from uuid import UUID
 
 from durableflows import clock, journal, progress, reopening
 from durableflows.boundaries import Boundary, cross
-from durableflows.core.payload import check_text
+from durableflows.core import free_text
 from durableflows.core.states import EFFECT_OPEN, ParkedReason, StepState
-from durableflows.errors import InvalidState, NotAllowed, TooLate
+from durableflows.errors import NotAllowed, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.transactions import database, transact
-
-REASON_LIMIT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +33,11 @@ class Order:
 
 
 def order(run_id: UUID | str, verb: str, *, by: Any, reason: str) -> Order:
-    """Check who asks and why, before any lock. Raises NotFoundError, NotAllowed, InvalidState for an empty reason."""
-    check_text(reason, REASON_LIMIT, "the reason")
-    if not reason.strip():
-        raise InvalidState(f"{verb} needs a reason: it stays on the record")
+    """Check who asks and why, before any lock; the reason is masked. Raises NotFoundError, NotAllowed, InvalidState."""
+    why = free_text.kept_reason(reason, verb)
     run = run_for(run_id, by)
     check_right(run, verb, by)
-    return Order(run.pk, "" if by is None else str(by.get_username())[:150], reason)
+    return Order(run.pk, "" if by is None else str(by.get_username())[:150], why)
 
 
 def check_right(run: WorkflowRun, verb: str, by: Any) -> None:

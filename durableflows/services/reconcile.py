@@ -9,9 +9,9 @@ from uuid import UUID
 from durableflows import clock, dispatch, endings, journal, progress
 from durableflows.claims import may_judge, snapshot
 from durableflows.conf import settings
-from durableflows.core import decide, registry
+from durableflows.core import decide, free_text, registry
 from durableflows.core.definition import EffectDefinition
-from durableflows.core.payload import JSON, canonical, check_text, storable
+from durableflows.core.payload import JSON, canonical, storable
 from durableflows.core.reconcile import EffectFacts, Move, Next, most_urgent, next_for
 from durableflows.core.states import EffectState
 from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, NotFoundError, TooLate
@@ -26,7 +26,6 @@ VERDICT_FIELDS = (
     *("verdict", "verdict_by", "verdict_reason", "verdict_at"),
 )
 VERDICTS = ("happened", "did_not_happen", "ask_again")
-REASON_LIMIT = 4000
 
 
 def route(step_id: UUID) -> None:
@@ -174,9 +173,7 @@ def resolve_effect(
         raise NotAllowed(f"{by} may not resolve effects: the permission {OPERATE} is needed")
     if verdict not in VERDICTS:
         raise InvalidState(f"{verdict!r} is not a verdict: say {', '.join(VERDICTS)}")
-    check_text(reason, REASON_LIMIT, "the reason")
-    if not reason.strip():
-        raise InvalidState("a verdict needs a reason: it stays on the record")
+    why = free_text.kept_reason(reason, "a verdict")
     rows = SideEffect.objects.using(database()).filter(pk=_id_of(effect_id))
     place = rows.values_list("run_id", "step_id", "id").first()
     run = None if place is None else runs_for(by).filter(pk=place[0]).first()
@@ -184,7 +181,7 @@ def resolve_effect(
         raise NotFoundError(f"there is no effect {effect_id}, or none that you may see")
     if not may_operate(run, by):
         raise NotAllowed(f"{by} may not resolve this effect: it is of another tenant")
-    row = _resolve(*place, verdict, _name(by), reason, row_version, receipt)
+    row = _resolve(*place, verdict, _name(by), why, row_version, receipt)
     route(place[1])
     return row
 

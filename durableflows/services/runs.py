@@ -11,7 +11,7 @@ from django.db.models import Model
 from durableflows import clock, endings, integrity, journal, pinned, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
-from durableflows.core import budget, ending, registry
+from durableflows.core import budget, ending, free_text, registry
 from durableflows.core import state as states
 from durableflows.core.declare import Workflow
 from durableflows.core.definition import WorkflowDefinition
@@ -26,7 +26,6 @@ from durableflows.tenants import acts_in
 from durableflows.transactions import database, transact
 
 ENGINE_VERSION = 1
-REASON_LIMIT = 4000
 
 
 def definition_of(workflow: "type[Workflow[Any]] | str", version: int | None) -> WorkflowDefinition:
@@ -196,13 +195,14 @@ def _check_texts(key: str, tenant: str, labels: Mapping[str, str]) -> None:
 def cancel(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
     """Ask for the end of a run. It is confirmed as soon as nothing of it is in doubt or on its way (P6).
 
-    Raises   NotFoundError, NotAllowed, TooLate when it has ended; a second cancel changes nothing
+    Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate when it has ended; a second cancel
+             changes nothing
     Crash    after the commit nothing is claimed, reserved or sent again; the sweep confirms
     """
-    check_text(reason, REASON_LIMIT, "the reason")
+    why = free_text.kept_reason(reason, "cancel")
     run = run_for(run_id, by)
     check_may_cancel(run, by)
-    cancelled = _cancel(run.pk, "" if by is None else str(by.get_username()), reason)
+    cancelled = _cancel(run.pk, "" if by is None else str(by.get_username()), why)
     cross(Boundary.CANCEL_AFTER_COMMIT)
     return cancelled
 
@@ -223,7 +223,7 @@ def ask_cancel(run_locked: WorkflowRun, actor_name: str, reason: str, now: datet
     run = run_locked
     run.cancel_asked_at, run.cancel_asked_by, run.cancel_reason = now, actor_name, reason
     journal.record(run, "run.cancel_asked", at=now, actor_name=actor_name, data={"reason": reason})
-    endings.begin(run, EndingReason.CANCEL, reason or "cancelled", now, actor_name=actor_name)
+    endings.begin(run, EndingReason.CANCEL, reason, now, actor_name=actor_name)
     progress.conclude(run, now)
 
 
@@ -236,13 +236,14 @@ def check_cancel(run: WorkflowRun) -> None:
 def retry(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
     """Let a parked run go on, or bring a scheduled retry forward. Attempts so far are forgiven.
 
-    Raises   NotFoundError, NotAllowed; TooLate when it has ended, is ending, or nothing of it waits for a retry
+    Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate when it has ended, is ending, or
+             nothing of it waits for a retry
     """
-    check_text(reason, REASON_LIMIT, "the reason")
+    why = free_text.kept_reason(reason, "retry")
     run = run_for(run_id, by)
     if not may_operate(run, by):
         raise NotAllowed(f"{by} may not retry this run: the permission {OPERATE} is needed, in its tenant")
-    return _retry(run.pk, "" if by is None else str(by.get_username()), reason)
+    return _retry(run.pk, "" if by is None else str(by.get_username()), why)
 
 
 @transact

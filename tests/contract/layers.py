@@ -11,6 +11,7 @@ PURE = (
     "core.wording",
     "core.secrecy",
     "core.payload",
+    "core.free_text",
     "core.keys",
     "core.currencies",
     "core.money",

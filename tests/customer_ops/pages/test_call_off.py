@@ -105,7 +105,7 @@ def test_an_operator_is_offered_what_others_asked_for(operator: Client, refund: 
     assert "is called off" in call_off(operator, refund)
 
 
-@pytest.mark.parametrize("reason", ["", "   ", "x" * 501, "\x00"])
+@pytest.mark.parametrize("reason", ["", "   ", "x" * 501, "\x00", "\u200b\u200b"])
 def test_a_bad_reason_is_refused_beside_its_field_and_kept(browser: Client, refund: RefundRequest, reason: str) -> None:
     """R30 for NUL."""
     response = browser.post(address(refund), {"reason": reason})
