@@ -89,8 +89,9 @@ def reserve(
     digest = request_digest(effect.name, effect.version, arguments)
     row = _latest(step, operation)
     if row is not None and row.verdict != REPEAT:
-        _check_same(row, digest)
-        found = _done_before(row) or _without_sending(row, effect, now)
+        if not (row.state == EffectState.REJECTED and row.verdict):  # it did nothing, and a person lets it be done anew
+            _check_same(row, digest)
+        found = _done_before(row, digest) or _without_sending(row, effect, now)
         if found is not None:
             return found
     if row is None or row.state != EffectState.UNKNOWN:  # nothing of it is under way: this would be a first send
@@ -137,12 +138,18 @@ def _latest(step: StepRun, operation: str) -> SideEffect | None:
 def _check_same(row: SideEffect, digest: str) -> None:
     if row.request_digest != digest:
         raise KeyConflict(
-            f"{row.operation} was stored as {row.effect} v{row.effect_version} with other arguments; nothing was sent. "
-            "Compute arguments from the state, not from things that change, or give the second one operation='...'"
+            f"{row.operation} was stored as {row.effect} v{row.effect_version} with other arguments, and is "
+            f"{row.state}; nothing was sent. {_cure_of(row)}"
         )
 
 
-def _done_before(row: SideEffect) -> Reservation | None:
+def _cure_of(row: SideEffect) -> str:
+    if row.state == EffectState.REJECTED:
+        return f"To do it with these: `manage.py durableflows resolve {row.pk} --verdict did_not_happen`, then retry"
+    return "Compute arguments from the state, not from things that change, or give the second one operation='...'"
+
+
+def _done_before(row: SideEffect, digest: str) -> Reservation | None:
     """An earlier issue was taken for not done, and its receipt came after all: what is not yet sent stays unsent."""
     earlier = SideEffect.objects.using(database()).filter(step=row.step_id, operation=row.operation)
     earlier = earlier.exclude(verdict=REPEAT)  # that it happened before is why somebody wanted it again
@@ -150,6 +157,7 @@ def _done_before(row: SideEffect) -> Reservation | None:
     if done is None or row.state == EffectState.CONFIRMED:
         return None
     if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):
+        _check_same(done, digest)
         return Stored(done.receipt)
     return Unsettled(EffectState(row.state), f"issue {done.issue} of it happened, and this one may have too")
 

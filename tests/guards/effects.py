@@ -1,6 +1,6 @@
 """Guards of effects: intent before the act, one key, doubt that stays, receipts that are kept."""
 
-from tests.guards.finders import ANSWERS, CANCEL, FENCED, LOOKUPS, OPERATIONS, OPERATORS, RECOVERY, SENDS
+from tests.guards.finders import ANSWERS, CANCEL, CORRECTED, FENCED, LOOKUPS, OPERATIONS, OPERATORS, RECOVERY, SENDS
 from tests.guards.values import Change, Guard
 
 GUARDS = (
@@ -73,9 +73,25 @@ GUARDS = (
         "an earlier issue that happened after all is not done again",
         "P3, rule 8",
         "ledger.py",
-        "found = _done_before(row) or _without_sending(row, effect, now)",
+        "found = _done_before(row, digest) or _without_sending(row, effect, now)",
         "found = _without_sending(row, effect, now)",
         "tests/fault/test_late_receipts.py::test_what_happened_after_all_is_not_done_again_under_the_next_key",
+    ),
+    Guard(
+        "what was refused is done with other arguments only after a verdict",
+        "P3, P5",
+        "ledger.py",
+        "if not (row.state == EffectState.REJECTED and row.verdict):",
+        "if row.state != EffectState.REJECTED:",
+        CORRECTED + "test_without_a_verdict_other_arguments_are_refused_and_nothing_is_sent",
+    ),
+    Guard(
+        "what happened with other arguments is not what is asked now",
+        "P3",
+        "ledger.py",
+        "        _check_same(done, digest)\n",
+        "",
+        CORRECTED + "test_what_happened_after_all_is_not_taken_for_what_is_asked_now",
     ),
     Guard(
         "the key window is judged in reserve",
