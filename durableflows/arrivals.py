@@ -56,7 +56,7 @@ MAIN = Branch()
 
 
 def branch_of(step: StepRun) -> Branch:
-    """The branch that a step belongs to."""
+    """The branch that a step belongs to. A join belongs to none: it gathers those of all items that lead to it."""
     if step.gather_id is None:
         return Branch(came_from=step)
     return Branch(step.item_key, step.each_step, step.gather, step, {"item": step.input.get("item")})

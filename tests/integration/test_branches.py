@@ -284,6 +284,46 @@ def test_items_cannot_have_items_of_their_own(world: World):
     assert "not in its `to`" in fresh(run).parked_detail or "inside the branch of an item" in fresh(run).parked_detail
 
 
+def test_a_join_inside_the_branches_of_items_gathers_all_items_at_once_and_is_about_none(world: World):
+    seen: list[str] = []
+
+    class Parcels(Workflow[Notes]):
+        name, deadline = "parcels", timedelta(days=1)
+
+        @step(start=True, to=("weigh", "report"))
+        def begin(self, run: Run[Notes]) -> StepReturn:
+            return each(self.weigh, ["a", "b"], key=str, then=self.report)
+
+        @step(to=("label", "book"))
+        def weigh(self, run: Run[Notes]) -> StepReturn:
+            return self.label, self.book
+
+        @step(to="send")
+        def label(self, run: Run[Notes]) -> StepReturn:
+            return self.send
+
+        @step(to="send")
+        def book(self, run: Run[Notes]) -> StepReturn:
+            return self.send
+
+        @step(join=True, to="report")
+        def send(self, run: Run[Notes]) -> StepReturn:
+            seen.append(run.item_key)
+            return self.report
+
+        @step(join=True, end=True)
+        def report(self, run: Run[Notes]) -> None:
+            run.state.gathered = [one.item_key for one in run.results(self.weigh)]
+
+    run = api.start(Parcels, {})
+    world.run_until_idle()
+
+    assert state_of(run) is RunState.SUCCEEDED
+    assert seen == [""]
+    assert (how_often(run, "label"), how_often(run, "send"), how_often(run, "report")) == (2, 1, 1)
+    assert fresh(run).data["gathered"] == ["a", "b"]
+
+
 def test_a_cancelled_run_begins_no_more_items(world: World):
     begun: list[str] = []
 
