@@ -81,7 +81,8 @@ def start(
     Shapes and units   key: business key, unique per tenant, '' for none; the same key with the same request returns
                        the run that exists, ended or not, also when a later version would be started now;
                        version: None for the highest. A transaction on another database than the engine's is not joined
-    Raises             UnknownWorkflow, InvalidState (all problems), KeyConflict (same key, other request)
+    Raises             UnknownWorkflow, InvalidState (all problems), KeyConflict (same key, other request), NotAllowed
+                       (somebody who does not act in the tenant)
     """
     definition = runs.definition_of(workflow, version)
     for what, value in (("state", state), ("labels", labels or {})):
