@@ -1,5 +1,6 @@
 """What Django's system check says about a project that uses durableflows. Each id is stable and has a cure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -81,29 +82,62 @@ def _tenants(path: object) -> list[checks.CheckMessage]:
 
 
 def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E003: SQLite without BEGIN IMMEDIATE. W001: a database without row locks."""
+    """What the settings of the engine's database take away from its locks and transactions."""
     alias = getattr(django_settings, "DURABLEFLOWS", {}).get("DATABASE", "default")
     database = django_settings.DATABASES.get(alias, {})
+    return [*_locks(database), *_requests(alias, database), *_isolation(alias, database)]
+
+
+def _locks(database: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
+    """E003: SQLite without BEGIN IMMEDIATE. W001: a database without row locks."""
     engine = str(database.get("ENGINE", ""))
     if engine.endswith("sqlite3"):
-        if database.get("OPTIONS", {}).get("transaction_mode") == "IMMEDIATE":
-            return []
-        hint = 'Set OPTIONS = {"transaction_mode": "IMMEDIATE", "timeout": 20}: row locks do nothing on SQLite.'
-        return [
-            checks.Error(
+        if database.get("OPTIONS", {}).get("transaction_mode") != "IMMEDIATE":
+            hint = 'Set OPTIONS = {"transaction_mode": "IMMEDIATE", "timeout": 20}: row locks do nothing on SQLite.'
+            yield checks.Error(
                 "SQLite transactions are not IMMEDIATE: two workers could take one step",
                 hint=hint,
                 id="durableflows.E003",
             )
-        ]
-    if engine and "postgresql" not in engine:
+    elif engine and "postgresql" not in engine:
         hint = "Use PostgreSQL. The engine's locks are tested there and on SQLite."
-        return [
-            checks.Warning(
-                f"{engine} is not a database that durableflows is tested on", hint=hint, id="durableflows.W001"
-            )
-        ]
-    return []
+        yield checks.Warning(
+            f"{engine} is not a database that durableflows is tested on", hint=hint, id="durableflows.W001"
+        )
+
+
+def _requests(alias: str, database: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
+    """W005: a transaction around each request: what a verb has stored is lost when the view fails after it."""
+    if database.get("ATOMIC_REQUESTS"):
+        hint = "Unset ATOMIC_REQUESTS, or put @transaction.non_atomic_requests on views that call verbs."
+        yield checks.Warning(
+            f"ATOMIC_REQUESTS is on for {alias!r}: verbs join the request's transaction, hold locks until it ends, "
+            "and are not repeated after a deadlock",
+            hint=hint,
+            id="durableflows.W005",
+        )
+
+
+def _isolation(alias: str, database: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
+    """W006: an isolation level under which a transaction does not see what was committed while it waited for a lock."""
+    if "postgresql" in str(database.get("ENGINE", "")) and not _is_read_committed(database.get("OPTIONS", {})):
+        hint = "Leave isolation_level out for READ COMMITTED, or give durableflows a database alias of its own."
+        yield checks.Warning(
+            f"transactions of {alias!r} are not READ COMMITTED: the engine's fail where they had to wait for a lock, "
+            "and are repeated",
+            hint=hint,
+            id="durableflows.W006",
+        )
+
+
+def _is_read_committed(options: Mapping[str, Any]) -> bool:
+    # Needs the driver of PostgreSQL, which a project on SQLite may lack.
+    from django.db.backends.postgresql.psycopg_any import IsolationLevel
+
+    if options.get("isolation_level") is not None:
+        return bool(options["isolation_level"] == IsolationLevel.READ_COMMITTED)
+    given = re.search(r"default_transaction_isolation\s*=\s*\W*(\w+(?:\W+committed)?)", str(options.get("options", "")))
+    return given is None or re.sub(r"\W+", " ", given[1].lower()) == "read committed"
 
 
 def check_celery(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
