@@ -239,7 +239,7 @@ def test_an_unknown_effect_is_a_message(world: World):
         assert text.startswith("not_found: ")
 
 
-@pytest.mark.parametrize("reason", ["", "  ", "a\x00b"])
+@pytest.mark.parametrize("reason", ["", "  ", "a\x00b", "\u200b"])
 def test_a_verb_that_changes_needs_a_reason(world: World, reason: str):
     run = started(world, raise_without_acting(NeedsHuman("expired")))
 
