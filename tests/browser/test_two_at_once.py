@@ -80,7 +80,7 @@ def test_a_manager_whose_page_is_open_is_told_that_the_agent_called_the_refund_o
     agent.page.get_by_role("link", name="Call this refund off").click()
     agent.page.get_by_label("Reason").fill("She keeps it.")
     agent.page.get_by_role("button", name="Call the refund off").click()
-    see(agent.page, "called off")
+    watch(agent.page, "called off")  # it leads to the order's page, which must not be loaded anew on the way
     decide(question, "Approve")
 
     expect(question.locator("body")).to_contain_text("too late")
