@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from durableflows import claims, context, ledger, lookups, progress
+from durableflows import claims, context, endings, ledger, lookups
 from durableflows.core import effects, registry
 from durableflows.core import reconcile as core_reconcile
 from durableflows.core.states import EffectState
@@ -43,7 +43,8 @@ def key_of_the_attempt(patch: pytest.MonkeyPatch) -> None:
 
     def dispatch_under_a_new_key(run: Any, step: Any, row: Any, *rest: Any, **more: Any) -> Any:
         row.key = f"{row.key[:60]}{row.send_count + 1}"
-        row.store("key")
+        if not row._state.adding:
+            row.store("key")
         return dispatched(run, step, row, *rest, **more)
 
     patch.setattr(ledger, "_dispatch", dispatch_under_a_new_key)
@@ -69,7 +70,8 @@ def cancel_that_does_not_stop(patch: pytest.MonkeyPatch) -> None:
 
 
 def cancel_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(progress, "ledger", Without(ledger, has_open_sends=lambda *_: False, open_effects=lambda *_: []))
+    blind = Without(ledger, has_open_sends=lambda *_: False, with_open_effects=lambda *_: set())
+    patch.setattr(endings, "ledger", blind)
 
 
 def receipt_not_stored(patch: pytest.MonkeyPatch) -> None:
