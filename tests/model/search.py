@@ -84,14 +84,14 @@ def search(model: Model[S], *, limit: int = 2_000_000) -> Found:
     """Search all of a model, breadth first. What is broken is told by its shortest trace."""
     first = model.plain(model.start())
     graph = _Graph([first], {first: 0}, [(0, "")], [[]])
-    todo = deque([0])
-    while todo:
-        n = todo.popleft()
+    ahead = deque([0])
+    while ahead:
+        n = ahead.popleft()
         for move, state in _moves(model, graph.states[n]):
             m = graph.index.get(state)
             if m is None:
                 m = graph.add(state, n, move.label)
-                todo.append(m)
+                ahead.append(m)
             bad = move.broken or model.broken(state)
             if bad:
                 return Found(len(graph.states), bad, (*graph.trail(n), move.label))
@@ -116,12 +116,12 @@ def _limbo(model: Model[S], graph: _Graph[S]) -> Found:
     ]
     for what, is_goal, kinds in asks:
         good = [is_goal(state) for state in graph.states]
-        todo = deque(n for n, ok in enumerate(good) if ok)
-        while todo:
-            for n, kind in graph.back[todo.popleft()]:
+        ahead = deque(n for n, ok in enumerate(good) if ok)
+        while ahead:
+            for n, kind in graph.back[ahead.popleft()]:
                 if kind in kinds and not good[n]:
                     good[n] = True
-                    todo.append(n)
+                    ahead.append(n)
         if not all(good):
             return Found(len(good), what, graph.trail(good.index(False)))
     return Found(len(graph.states))
