@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.contrib.contenttypes.models import ContentType
 
-from durableflows import clock, endings, groups, integrity, journal, ledger, progress
+from durableflows import clock, endings, groups, integrity, journal, ledger, ledger_facts, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import decide, registry
@@ -125,7 +125,7 @@ def _changed_from_outside(run: WorkflowRun, step: StepRun) -> str:
 
 def _effects_before(step: StepRun) -> Sequence[SideEffect]:
     """The effects of earlier attempts at this visit; before the first attempt there can be none."""
-    return ledger.effects_of(step) if step.attempts else ()
+    return ledger_facts.effects_of(step) if step.attempts else ()
 
 
 def _needs_look(

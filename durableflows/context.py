@@ -9,7 +9,18 @@ from typing import TypeVar, cast
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import connections
 
-from durableflows import artifacts, given, integrity, ledger, model_calls, pinned, secrets, selectors, wall_time
+from durableflows import (
+    artifacts,
+    given,
+    integrity,
+    ledger,
+    ledger_facts,
+    model_calls,
+    pinned,
+    secrets,
+    selectors,
+    wall_time,
+)
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import shape
@@ -168,7 +179,7 @@ class RunContext(Run[WorkflowState]):
             return cast(R, value)
         if state is EffectState.CONFIRMED:
             # Another send or a lookup brought the receipt meanwhile: this answer is about this send only (rule 7).
-            return effect.load_receipt(ledger.receipt_of(reserved.effect_id))
+            return effect.load_receipt(ledger_facts.receipt_of(reserved.effect_id))
         if answer.kind is AnswerKind.ACCEPTED and state is EffectState.ACCEPTED:
             raise EffectOpen(f"{name} was accepted", outcome=Waits(f"{name} was accepted by {effect.provider}"))
         if error is not None and answer.kind in NEGATIVE and state in (EffectState.PLANNED, EffectState.REJECTED):

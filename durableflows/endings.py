@@ -6,7 +6,7 @@ decided in `core.ending`. Source: P6, P15; protocol, rule 10.
 
 from datetime import datetime
 
-from durableflows import arrivals, dispatch, journal, ledger, model_calls, questions
+from durableflows import arrivals, dispatch, journal, ledger_facts, model_calls, questions
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import standing
 from durableflows.core.ending import Cleanup, Ending, Next, cleanup_of, next_of
@@ -45,7 +45,7 @@ def move_on(run: WorkflowRun, now: datetime) -> bool:
     False: something is still open, and the run's row is as it was
     """
     steps = lock_steps(run)
-    is_open = ledger.with_open_effects(steps)
+    is_open = ledger_facts.with_open_effects(steps)
     if run.ending_phase != EndingPhase.CLEANUP:
         _reconcile_ready([step for step in steps if step.pk in is_open], now)
     cleanup = cleanup_of(run.manifest, run.ending_reason)
@@ -54,7 +54,7 @@ def move_on(run: WorkflowRun, now: datetime) -> bool:
         phase=EndingPhase(run.ending_phase),
         has_cleanup=cleanup is not None,
         has_open_effects=bool(is_open),
-        has_open_sends=ledger.has_open_sends(run, now),
+        has_open_sends=ledger_facts.has_open_sends(run, now),
         has_open_steps=bool(steps),
     )
     following = next_of(ending)

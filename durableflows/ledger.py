@@ -5,7 +5,7 @@ Values in and values out; each function is one transaction, and no row leaves it
 Source: P3, P4, P5; protocol, rules 1 to 9.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -19,7 +19,7 @@ from durableflows.core.keys import idempotency_key
 from durableflows.core.outcomes import Answer, AnswerKind
 from durableflows.core.payload import JSON, redact, same, sha256
 from durableflows.core.reconcile import REPEAT, may_resend
-from durableflows.core.states import EFFECT_OPEN, EffectState, StepState
+from durableflows.core.states import EffectState, StepState
 from durableflows.errors import KeyConflict, LeaseLost, LimitReached, RunHalted
 from durableflows.leases import Lease
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
@@ -396,26 +396,6 @@ def doubt_dispatched(step_locked: StepRun, now: datetime, why: str) -> list[Side
     return effects
 
 
-def effects_of(step_locked: StepRun) -> list[SideEffect]:
-    """All effects of this visit."""
-    return list(SideEffect.objects.using(database()).filter(step=step_locked).order_by("id"))
-
-
-def with_open_effects(steps_locked: Sequence[StepRun]) -> set[UUID]:
-    """Those of the steps that P15 will not let end: an effect of theirs is open."""
-    if not steps_locked:
-        return set()
-    rows = SideEffect.objects.using(database()).filter(step__in=steps_locked, state__in=[str(s) for s in EFFECT_OPEN])
-    return set(rows.order_by().values_list("step_id", flat=True))
-
-
-def has_open_sends(run_locked: WorkflowRun, now: datetime) -> bool:
-    """May a request of the run still be on its way, or an outcome be unknown? (protocol, rules 3 and 10)"""
-    rows = SideEffect.objects.using(database()).filter(run=run_locked)
-    in_doubt = rows.filter(state__in=[str(s) for s in EFFECT_OPEN])
-    return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()
-
-
 def rename_steps(run_locked: WorkflowRun, names: Mapping[str, str]) -> None:
     """Follow new names of steps. Keys stay as they are: they were given to the provider."""
     rows = SideEffect.objects.using(database()).filter(run=run_locked)
@@ -423,9 +403,3 @@ def rename_steps(run_locked: WorkflowRun, names: Mapping[str, str]) -> None:
         rows.filter(step_name=old).update(step_name=f"~{new}")
     for new in set(names.values()):
         rows.filter(step_name=f"~{new}").update(step_name=new)
-
-
-def receipt_of(effect_id: UUID) -> JSON:
-    """The stored receipt of an effect that is known to have happened; nothing ever changes it."""
-    receipt: JSON = SideEffect.objects.using(database()).values_list("receipt", flat=True).get(pk=effect_id)
-    return receipt

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from durableflows import claims, context, endings, ledger, lookups
+from durableflows import claims, context, endings, ledger, ledger_facts, lookups
 from durableflows.core import effects, registry
 from durableflows.core import reconcile as core_reconcile
 from durableflows.core.states import EffectState
@@ -70,8 +70,8 @@ def cancel_that_does_not_stop(patch: pytest.MonkeyPatch) -> None:
 
 
 def cancel_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
-    blind = Without(ledger, has_open_sends=lambda *_: False, with_open_effects=lambda *_: set())
-    patch.setattr(endings, "ledger", blind)
+    blind = Without(ledger_facts, has_open_sends=lambda *_: False, with_open_effects=lambda *_: set())
+    patch.setattr(endings, "ledger_facts", blind)
 
 
 def receipt_not_stored(patch: pytest.MonkeyPatch) -> None:

@@ -250,7 +250,7 @@ GUARDS = (
         "P5, rule 6",
         "claims.py",
         "    effects = ledger.doubt_dispatched(step, now, why)\n",
-        "    effects = ledger.effects_of(step)\n",
+        "    effects = ledger_facts.effects_of(step)\n",
         ANSWERS + "test_a_freed_lease_leaves_doubt_in_the_same_commit",
     ),
     Guard(
@@ -258,7 +258,7 @@ GUARDS = (
         "P5, P15",
         "claims.py",
         '    effects = ledger.doubt_dispatched(step, now, "the attempt ended without an answer")\n',
-        "    effects = ledger.effects_of(step)\n",
+        "    effects = ledger_facts.effects_of(step)\n",
         ANSWERS + "test_a_settlement_without_an_answer_is_doubt",
     ),
     Guard(

@@ -126,7 +126,7 @@ GUARDS = (
     Guard(
         "a cancel waits for doubt",
         "P6, P15, rule 10",
-        "ledger.py",
+        "ledger_facts.py",
         "return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()",
         "return rows.filter(settles_at__gt=now).exists()",
         CANCEL + "test_a_cancel_in_doubt_is_settled_by_a_lookup_or_a_person_and_never_by_another_send",
@@ -142,7 +142,7 @@ GUARDS = (
     Guard(
         "a cancel waits for open sends",
         "P6, rules 3 and 10",
-        "ledger.py",
+        "ledger_facts.py",
         "return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()",
         "return in_doubt.exists()",
         CANCEL + "test_a_cancel_waits_for_an_open_send_though_the_row_is_confirmed",

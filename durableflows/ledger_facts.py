@@ -1,0 +1,39 @@
+"""What the ledger says of effects and sends. Reads only; whoever must rely on it holds the run's lock.
+
+Called by the claim, by ends and by the step's context.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from durableflows.core.payload import JSON
+from durableflows.core.states import EFFECT_OPEN
+from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.transactions import database
+
+
+def effects_of(step_locked: StepRun) -> list[SideEffect]:
+    """All effects of this visit."""
+    return list(SideEffect.objects.using(database()).filter(step=step_locked).order_by("id"))
+
+
+def with_open_effects(steps_locked: Sequence[StepRun]) -> set[UUID]:
+    """Those of the steps that P15 will not let end: an effect of theirs is open."""
+    if not steps_locked:
+        return set()
+    rows = SideEffect.objects.using(database()).filter(step__in=steps_locked, state__in=[str(s) for s in EFFECT_OPEN])
+    return set(rows.order_by().values_list("step_id", flat=True))
+
+
+def has_open_sends(run_locked: WorkflowRun, now: datetime) -> bool:
+    """May a request of the run still be on its way, or an outcome be unknown? (protocol, rules 3 and 10)"""
+    rows = SideEffect.objects.using(database()).filter(run=run_locked)
+    in_doubt = rows.filter(state__in=[str(s) for s in EFFECT_OPEN])
+    return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()
+
+
+def receipt_of(effect_id: UUID) -> JSON:
+    """The stored receipt of an effect that is known to have happened; nothing ever changes it."""
+    receipt: JSON = SideEffect.objects.using(database()).values_list("receipt", flat=True).get(pk=effect_id)
+    return receipt
