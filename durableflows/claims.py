@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.contrib.contenttypes.models import ContentType
 
-from durableflows import clock, endings, groups, integrity, journal, ledger, ledger_facts, progress
+from durableflows import clock, endings, groups, integrity, journal, ledger, ledger_answers, ledger_facts, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import decide, registry
@@ -137,7 +137,7 @@ def _needs_look(
             continue
         effect = definition.effects.get(row.effect)
         if effect is None or not may_resend(row.first_dispatched_at, effect.key_window, effect.settle_seconds, now):
-            ledger.doubt_dispatched(step, now, "found under way without a worker")
+            ledger_answers.doubt_dispatched(step, now, "found under way without a worker")
             reason = f"{row.effect} is in doubt and may not be sent again"
             progress.apply(run, step, Decision("reconcile", reason=reason, wake_at=now), now=now)
             return True
@@ -317,7 +317,7 @@ def settle(lease: Lease, outcome: Outcome, *, rng: Random, base: dict[str, JSON]
     ledger.check_lease(step, lease)
     if isinstance(outcome, Done) and base is not None:
         outcome = _merged(run, step, outcome, base)
-    effects = ledger.doubt_dispatched(step, now, "the attempt ended without an answer")
+    effects = ledger_answers.doubt_dispatched(step, now, "the attempt ended without an answer")
     decision = decide.after_step(snapshot(run, step, effects), outcome, now, rng)
     progress.apply(run, step, decision, now=now)
     cross(Boundary.SETTLE_BEFORE_COMMIT)
@@ -341,13 +341,13 @@ def _merged(run: WorkflowRun, step: StepRun, outcome: Done, base: dict[str, JSON
 
 def free_locked(run: WorkflowRun, step: StepRun, now: datetime, why: str) -> None:
     """Take the lease of a worker that is gone; the caller has looked again under the lock."""
-    effects = ledger.doubt_dispatched(step, now, why)
+    effects = ledger_answers.doubt_dispatched(step, now, why)
     progress.apply(run, step, decide.after_loss(snapshot(run, step, effects), why), now=now)
 
 
 def free_overrun_locked(run: WorkflowRun, step: StepRun, now: datetime, *, rng: Random) -> None:
     """Take the lease of a try that its worker has ended at the hard time limit."""
-    effects = ledger.doubt_dispatched(step, now, "its process was ended at the hard time limit")
+    effects = ledger_answers.doubt_dispatched(step, now, "its process was ended at the hard time limit")
     progress.apply(run, step, decide.after_overrun(snapshot(run, step, effects), now, rng), now=now)
 
 

@@ -14,6 +14,7 @@ from durableflows import (
     given,
     integrity,
     ledger,
+    ledger_answers,
     ledger_facts,
     model_calls,
     pinned,
@@ -200,7 +201,7 @@ class RunContext(Run[WorkflowState]):
 
     def _record_patiently(self, reserved: Reserved, answer: Answer) -> EffectState:
         left_seconds = self._record_by - time.monotonic()
-        record = patiently(ledger.record, give_up_after_seconds=left_seconds)
+        record = patiently(ledger_answers.record, give_up_after_seconds=left_seconds)
         lease = self._claim.lease
         return record(lease.run_id, lease.step_id, reserved.effect_id, reserved.send_id, answer)
 

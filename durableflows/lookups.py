@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, journal, ledger, wall_time
+from durableflows import clock, journal, ledger, ledger_answers, wall_time
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import registry
@@ -150,7 +150,7 @@ def end(ticket: Ticket, heard: Heard) -> EffectState:
         _not_found(run, step, row, now)
     elif heard.kind == "rejected" and row.state == EffectState.ACCEPTED:
         answer = Answer(AnswerKind.REJECTED, error=ErrorInfo("", "rejected", heard.reason))
-        ledger.apply_fold(run, step, row, Fold("reject", closes=True), answer, now=now, source="lookup")
+        ledger_answers.apply_fold(run, step, row, Fold("reject", closes=True), answer, now=now, source="lookup")
     else:
         _cannot_tell(run, step, row, heard.reason, now)
     if row.lookup_token == ticket.token:
@@ -174,7 +174,7 @@ def _found(run: WorkflowRun, step: StepRun, row: SideEffect, heard: Heard, now: 
     )
     is_told = change.verb is None and change.alert in ("", row.contradiction)
     if not (heard.is_pending and is_told):  # it may be pending for long, and is said once
-        ledger.apply_fold(run, step, row, change, answer, now=now, source="lookup")
+        ledger_answers.apply_fold(run, step, row, change, answer, now=now, source="lookup")
     if heard.is_pending:
         _cannot_tell(run, step, row, "the provider is not done with it", now)
     elif row.audit_at is not None:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, endings, journal, ledger, progress
+from durableflows import clock, dispatch, endings, journal, ledger_answers, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import may_judge
 from durableflows.conf import settings
@@ -50,7 +50,7 @@ def _abandon(given: Order, heir: Any) -> WorkflowRun:
     run.heir, run.heir_name = heir, str(heir.get_username())[:150]
     run.store("heir", "heir_name")
     for step in lock_steps(run):
-        ledger.doubt_dispatched(step, now, "the run was abandoned while it was under way")
+        ledger_answers.doubt_dispatched(step, now, "the run was abandoned while it was under way")
         endings.close_step(run, step, now)
     left = _leave_open(run, now)
     run.error_code, run.error_text = "abandoned", given.reason

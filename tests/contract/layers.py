@@ -80,6 +80,7 @@ WRITERS = (
     "broker",
     "dispatch",
     "ledger",
+    "ledger_answers",
     "ledger_facts",
     "model_calls",
     "artifacts",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from durableflows import claims, context, endings, ledger, ledger_facts, lookups
+from durableflows import claims, context, endings, ledger, ledger_answers, ledger_facts, lookups
 from durableflows.core import effects, registry
 from durableflows.core import reconcile as core_reconcile
 from durableflows.core.states import EffectState
@@ -79,7 +79,7 @@ def receipt_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def doubt_that_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger, "doubt_dispatched", nothing)
+    patch.setattr(ledger_answers, "doubt_dispatched", nothing)
 
 
 def late_request_that_leaves(patch: pytest.MonkeyPatch) -> None:

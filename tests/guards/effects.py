@@ -167,12 +167,12 @@ GUARDS = (
         "        state = EffectState.CONFIRMED if answer.kind is AnswerKind.RECEIPT else EffectState.UNKNOWN\n",
         FENCED + "test_a_worker_that_is_paused_inside_the_call_brings_its_receipt_and_writes_nothing_else",
         more=(
-            Change("ledger.py", "FOLDED_FIELDS = (", "LATER = []\nFOLDED_FIELDS = ("),
+            Change("ledger_answers.py", "FOLDED_FIELDS = (", "LATER = []\nFOLDED_FIELDS = ("),
             Change(
                 "claims.py",
                 "    ledger.check_lease(step, lease)\n    if isinstance(outcome, Done)",
                 "    for sent, answer in ledger.LATER:\n"
-                "        ledger.record(lease.run_id, lease.step_id, sent.effect_id, sent.send_id, answer)\n"
+                "        ledger_answers.record(lease.run_id, lease.step_id, sent.effect_id, sent.send_id, answer)\n"
                 "    ledger.LATER.clear()\n"
                 "    ledger.check_lease(step, lease)\n    if isinstance(outcome, Done)",
             ),
@@ -181,7 +181,7 @@ GUARDS = (
     Guard(
         "a fenced worker's receipt is kept",
         "P2, rule 8",
-        "ledger.py",
+        "ledger_answers.py",
         "    _close_send(send, answer, now)\n    change = fold(",
         "    if not is_holder:\n        return EffectState(row.state)\n"
         "    _close_send(send, answer, now)\n    change = fold(",
@@ -190,7 +190,7 @@ GUARDS = (
     Guard(
         "only the holder's no counts: the token",
         "P5, rule 7",
-        "ledger.py",
+        "ledger_answers.py",
         " and step.lease_token == send.lease_token ",
         " ",
         ANSWERS + "test_a_late_negative_from_a_fenced_worker_changes_nothing",
@@ -199,7 +199,7 @@ GUARDS = (
     Guard(
         "only the holder's no counts: the number",
         "P5, rule 7",
-        "ledger.py",
+        "ledger_answers.py",
         "and send.number == row.send_count",
         "",
         ANSWERS + "test_a_late_negative_from_a_fenced_worker_changes_nothing",
@@ -224,7 +224,7 @@ GUARDS = (
     Guard(
         "doubt is kept on the row",
         "P5, rule 7",
-        "ledger.py",
+        "ledger_answers.py",
         "doubted=row.in_doubt_since is not None or (row.send_count > 1 and _others_open(row, send, now)),",
         "doubted=row.send_count > 1 and _others_open(row, send, now),",
         ANSWERS + "test_a_send_that_did_nothing_says_nothing_about_an_earlier_one",
@@ -232,7 +232,7 @@ GUARDS = (
     Guard(
         "an earlier send that is open counts as doubt",
         "P6, rule 3",
-        "ledger.py",
+        "ledger_answers.py",
         "doubted=row.in_doubt_since is not None or (row.send_count > 1 and _others_open(row, send, now)),",
         "doubted=row.in_doubt_since is not None,",
         CANCEL + "test_a_receipt_closes_its_own_send_only",
@@ -240,7 +240,7 @@ GUARDS = (
     Guard(
         "a lost answer sets the doubt",
         "P5",
-        "ledger.py",
+        "ledger_answers.py",
         "    if row.state == EffectState.UNKNOWN and row.in_doubt_since is None:\n        row.in_doubt_since = now\n",
         "",
         ANSWERS + "test_a_refusal_while_an_earlier_send_is_in_doubt_keeps_the_doubt",
@@ -249,7 +249,7 @@ GUARDS = (
         "a freed lease leaves doubt",
         "P5, rule 6",
         "claims.py",
-        "    effects = ledger.doubt_dispatched(step, now, why)\n",
+        "    effects = ledger_answers.doubt_dispatched(step, now, why)\n",
         "    effects = ledger_facts.effects_of(step)\n",
         ANSWERS + "test_a_freed_lease_leaves_doubt_in_the_same_commit",
     ),
@@ -257,7 +257,7 @@ GUARDS = (
         "a settlement without an answer leaves doubt",
         "P5, P15",
         "claims.py",
-        '    effects = ledger.doubt_dispatched(step, now, "the attempt ended without an answer")\n',
+        '    effects = ledger_answers.doubt_dispatched(step, now, "the attempt ended without an answer")\n',
         "    effects = ledger_facts.effects_of(step)\n",
         ANSWERS + "test_a_settlement_without_an_answer_is_doubt",
     ),
@@ -384,7 +384,7 @@ GUARDS = (
     Guard(
         "a late receipt wakes its step",
         "P10, rule 8",
-        "ledger.py",
+        "ledger_answers.py",
         "    if change.verb is not None and step.is_unsettled:\n        _wake(run, step, now)\n",
         "",
         "tests/fault/test_late_receipts.py::test_a_receipt_that_comes_when_a_person_is_asked_lets_the_run_go_on",

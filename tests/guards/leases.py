@@ -207,8 +207,8 @@ GUARDS = (
         "a receipt outlasts a database that is away",
         "P4",
         "context.py",
-        "        record = patiently(ledger.record, give_up_after_seconds=left_seconds)\n",
-        "        record = patiently(ledger.record, give_up_after_seconds=left_seconds and 0)\n",
+        "        record = patiently(ledger_answers.record, give_up_after_seconds=left_seconds)\n",
+        "        record = patiently(ledger_answers.record, give_up_after_seconds=left_seconds and 0)\n",
         "tests/fault/test_database_away_at_the_receipt.py",
     ),
     Guard(

@@ -10,7 +10,7 @@ from datetime import timedelta
 from random import Random
 from uuid import UUID
 
-from durableflows import Transient, api, claims, journal, ledger
+from durableflows import Transient, api, claims, journal, ledger, ledger_answers
 from durableflows.core.classify import answer_of
 from durableflows.core.decide import Decision
 from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition
@@ -144,7 +144,9 @@ class Hand:
         assert self.reserved is not None
         assert self.claimed is not None
         lease = self.claimed.lease
-        return ledger.record(lease.run_id, lease.step_id, self.reserved.effect_id, self.reserved.send_id, answer)
+        return ledger_answers.record(
+            lease.run_id, lease.step_id, self.reserved.effect_id, self.reserved.send_id, answer
+        )
 
     def fail(self, error: Exception) -> EffectState:
         """Record what the exception says about this send."""
