@@ -19,6 +19,7 @@ from durableflows.core.ways import child, each, sleep, wait_for
 from durableflows.errors import (
     AlreadyDecided,
     ConcurrentChange,
+    CredentialsRefused,
     DurableflowsError,
     FactsChanged,
     InvalidDefinition,
@@ -45,6 +46,7 @@ __all__ = [
     "Budget",
     "CannotTell",
     "ConcurrentChange",
+    "CredentialsRefused",
     "DurableflowsError",
     "EffectCall",
     "Escalate",

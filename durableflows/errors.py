@@ -22,7 +22,8 @@ DurableflowsError                      anything below; has a stable `code`, stor
     ├── Permanent                      not done, and the same request will never work
     ├── UnknownOutcome                 may have been done: the answer was lost
     │   └── KeyInUse                   the provider is still working on an earlier request with this key
-    └── NeedsHuman                     a person must look, for the given reason (expired credentials)
+    └── NeedsHuman                     a person must look, for the given reason
+        └── CredentialsRefused         the provider does not take our key or log-in: this send did nothing
 ControlFlow (BaseException)            must not be swallowed by `except Exception` in user code
 ├── LeaseLost                          another worker holds the step now
 ├── RunHalted                          the run was cancelled, paused, parked or has ended
@@ -193,6 +194,12 @@ class NeedsHuman(StepFailure):
     """A person must look before anything else happens."""
 
     code = "needs_human"
+
+
+class CredentialsRefused(NeedsHuman):
+    """The provider does not take our key or log-in (expired, revoked): this send did nothing; a person is asked."""
+
+    code = "credentials_refused"
 
 
 class ControlFlow(BaseException):

@@ -8,6 +8,7 @@ from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo, Failed, Fa
 from durableflows.core.payload import redact, storable
 from durableflows.errors import (
     ChangedOutside,
+    CredentialsRefused,
     DurableflowsError,
     KeyConflict,
     KeyInUse,
@@ -49,6 +50,7 @@ def answer_of(error: BaseException) -> Answer:
         return Answer(AnswerKind.NOT_DONE, error=info, retry_after_seconds=error.retry_after_seconds)
     for kind, answer in (
         (Permanent, AnswerKind.REJECTED),
+        (CredentialsRefused, AnswerKind.CREDENTIALS),
         (NeedsHuman, AnswerKind.NEEDS_HUMAN),
         (KeyConflict, AnswerKind.CONFLICT),
         (KeyInUse, AnswerKind.IN_USE),

@@ -113,6 +113,7 @@ class AnswerKind(StrEnum):
     NOT_DONE = "not done"
     REJECTED = "rejected"
     NEEDS_HUMAN = "needs a person"
+    CREDENTIALS = "credentials refused"
     CONFLICT = "key conflict"
     IN_USE = "key in use"
     UNKNOWN = "unknown"
@@ -120,7 +121,14 @@ class AnswerKind(StrEnum):
 
 # Answers that say "this send did nothing": they speak for their own send only (protocol, rule 7).
 NEGATIVE = frozenset(
-    {AnswerKind.NOT_SENT, AnswerKind.NOT_DONE, AnswerKind.REJECTED, AnswerKind.NEEDS_HUMAN, AnswerKind.CONFLICT}
+    {
+        AnswerKind.NOT_SENT,
+        AnswerKind.NOT_DONE,
+        AnswerKind.REJECTED,
+        AnswerKind.NEEDS_HUMAN,
+        AnswerKind.CREDENTIALS,
+        AnswerKind.CONFLICT,
+    }
 )
 
 

@@ -28,6 +28,7 @@ from durableflows.core.outcomes import (
 from durableflows.core.reconcile import MAX_LOOKUPS, EffectFacts, Next, next_for
 from durableflows.core.states import RUN_MOVES, STEP_MOVES, EffectState
 from durableflows.errors import (
+    CredentialsRefused,
     InvalidState,
     KeyConflict,
     KeyInUse,
@@ -48,6 +49,7 @@ RAISED: tuple[Exception, ...] = (
     Transient("later"),
     Permanent("no"),
     NeedsHuman("look"),
+    CredentialsRefused("key expired"),
     KeyConflict("other request"),
     KeyInUse("still at it"),
     LimitReached("used up", limit="tool_calls"),

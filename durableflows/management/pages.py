@@ -43,6 +43,7 @@ CURES: Mapping[str, str] = {
     "unknown_outcome": "Nothing at first: the effect is sent again under its key, or looked up. See `explain`.",
     "key_in_use": "Nothing at first: as after an unknown outcome.",
     "needs_human": "Cure what the message names, then `retry`, or `cancel`.",
+    "credentials_refused": "Give the project a key that the provider takes, then `retry` the runs that wait.",
     "control_flow": "Do not catch it in a step.",
     "lease_lost": "Nothing: another worker goes on.",
     "run_halted": "Nothing: the step ends here.",

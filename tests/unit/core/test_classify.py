@@ -4,6 +4,7 @@ import pytest
 
 from durableflows import (
     ConcurrentChange,
+    CredentialsRefused,
     InvalidDefinition,
     InvalidState,
     KeyConflict,
@@ -40,7 +41,8 @@ INSIDE = [
     (NeverSent("refused"), A.NOT_SENT),
     (Transient("429"), A.NOT_DONE),
     (Permanent("no"), A.REJECTED),
-    (NeedsHuman("key expired"), A.NEEDS_HUMAN),
+    (NeedsHuman("look"), A.NEEDS_HUMAN),
+    (CredentialsRefused("key expired"), A.CREDENTIALS),
     (KeyConflict("other request"), A.CONFLICT),
     (KeyInUse("still working"), A.IN_USE),
     (UnknownOutcome("read timed out"), A.UNKNOWN),
@@ -62,6 +64,7 @@ OUTSIDE = [
     (Transient("429"), F.TRANSIENT),
     (Permanent("no"), F.PERMANENT),
     (NeedsHuman("look"), F.NEEDS_HUMAN),
+    (CredentialsRefused("key expired"), F.NEEDS_HUMAN),
     (KeyConflict("other"), F.KEY_CONFLICT),
     (LimitReached("used up", limit="tool_calls"), F.LIMIT),
     (InvalidState("nan"), F.OUR_CODE),
