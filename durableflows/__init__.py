@@ -18,6 +18,7 @@ from durableflows.core.state import WorkflowState
 from durableflows.core.ways import child, each, sleep, wait_for
 from durableflows.errors import (
     AlreadyDecided,
+    AlreadyDone,
     ConcurrentChange,
     CredentialsRefused,
     DurableflowsError,
@@ -42,6 +43,7 @@ from durableflows.errors import (
 
 __all__ = [
     "AlreadyDecided",
+    "AlreadyDone",
     "ArtifactRef",
     "Budget",
     "CannotTell",

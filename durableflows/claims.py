@@ -18,7 +18,7 @@ from durableflows.core import decide, registry
 from durableflows.core import state as states
 from durableflows.core.budget import is_used_up
 from durableflows.core.decide import Decision, Park, Snapshot
-from durableflows.core.definition import StepDefinition, StepKind, WorkflowDefinition
+from durableflows.core.definition import EffectDefinition, StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.keys import new_token
 from durableflows.core.merge import merge
 from durableflows.core.outcomes import Done, Outcome
@@ -136,12 +136,17 @@ def _needs_look(
         if row.state not in EFFECT_IN_DOUBT:
             continue
         effect = definition.effects.get(row.effect)
-        if effect is None or not may_resend(row.first_dispatched_at, effect.key_window, effect.settle_seconds, now):
+        if effect is None or not _may_ask_again(row, effect, now):
             ledger_answers.doubt_dispatched(step, now, "found under way without a worker")
             reason = f"{row.effect} is in doubt and may not be sent again"
             progress.apply(run, step, Decision("reconcile", reason=reason, wake_at=now), now=now)
             return True
     return False
+
+
+def _may_ask_again(row: SideEffect, effect: EffectDefinition[object], now: datetime) -> bool:
+    in_time = may_resend(row.first_dispatched_at, effect.key_window, effect.settle_seconds, now)
+    return in_time and not ledger_facts.said_already(row)
 
 
 def _definition(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefinition | None:

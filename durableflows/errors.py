@@ -21,7 +21,8 @@ DurableflowsError                      anything below; has a stable `code`, stor
     │   └── NeverSent                  nothing left this machine (refused, unknown host, breaker open)
     ├── Permanent                      not done, and the same request will never work
     ├── UnknownOutcome                 may have been done: the answer was lost
-    │   └── KeyInUse                   the provider is still working on an earlier request with this key
+    │   ├── KeyInUse                   the provider is still working on an earlier request with this key
+    │   └── AlreadyDone                the provider says that it is already so ("already refunded"), by whomever
     └── NeedsHuman                     a person must look, for the given reason
         └── CredentialsRefused         the provider does not take our key or log-in: this send did nothing
 ControlFlow (BaseException)            must not be swallowed by `except Exception` in user code
@@ -188,6 +189,12 @@ class KeyInUse(UnknownOutcome):
     """The provider still works on an earlier request with this key: wait and ask again."""
 
     code = "key_in_use"
+
+
+class AlreadyDone(UnknownOutcome):
+    """The provider says that it is already so, by us or by somebody else: looked up, never sent again by itself."""
+
+    code = "already_done"
 
 
 class NeedsHuman(StepFailure):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, journal
+from durableflows import clock, journal, ledger_facts
 from durableflows.core.budget import is_used_up
 from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition
 from durableflows.core.effects import EffectCall
@@ -157,16 +157,25 @@ def _without_sending(row: SideEffect, effect: EffectDefinition[object], now: dat
     if row.state == EffectState.ACCEPTED:
         return Unsettled(EffectState.ACCEPTED, "the provider has accepted it and is not done")
     if row.state == EffectState.UNKNOWN:
+        if ledger_facts.said_already(row):
+            return Unsettled(
+                EffectState.UNKNOWN, "the provider says that it is already done; by whom must be found out"
+            )
         if may_resend(row.first_dispatched_at, effect.key_window, effect.settle_seconds, now):
             return None
         return Unsettled(EffectState.UNKNOWN, "it may have happened, and may not be sent again")
-    if row.state == EffectState.ABSENT and not (effect.resend_when_absent or row.verdict):
+    if row.state == EffectState.ABSENT and not (row.verdict or _may_issue_anew(row, effect)):
         return Unsettled(EffectState.ABSENT, "a lookup says that it did not happen; a person decides about a new try")
     if row.state == EffectState.REJECTED and not row.verdict:
         return Rejected(row.reason)  # P3: a body that runs again learns what it learned before
     if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):
         return None
     return Unsettled(EffectState(row.state), f"it is {row.state}")
+
+
+def _may_issue_anew(row: SideEffect, effect: EffectDefinition[object]) -> bool:
+    """May what a lookup did not find go out again by itself? Not when the provider says that it is already done."""
+    return effect.resend_when_absent and not ledger_facts.said_already(row)
 
 
 def _plan(

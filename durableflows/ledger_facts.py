@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from durableflows.core.outcomes import AnswerKind
 from durableflows.core.payload import JSON
 from durableflows.core.states import EFFECT_OPEN
-from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
 
 
@@ -31,6 +32,12 @@ def has_open_sends(run_locked: WorkflowRun, now: datetime) -> bool:
     rows = SideEffect.objects.using(database()).filter(run=run_locked)
     in_doubt = rows.filter(state__in=[str(s) for s in EFFECT_OPEN])
     return in_doubt.exists() or rows.filter(settles_at__gt=now).exists()
+
+
+def said_already(row: SideEffect) -> bool:
+    """Was a send of it answered by "it is already so"? Then only a lookup or a person can tell by whom."""
+    sends = EffectSend.objects.using(database()).filter(effect=row, kind="send", outcome=str(AnswerKind.ALREADY))
+    return sends.exists()
 
 
 def receipt_of(effect_id: UUID) -> JSON:

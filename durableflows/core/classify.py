@@ -7,6 +7,7 @@ from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo, Failed, FailureKind
 from durableflows.core.payload import redact, storable
 from durableflows.errors import (
+    AlreadyDone,
     ChangedOutside,
     CredentialsRefused,
     DurableflowsError,
@@ -54,6 +55,7 @@ def answer_of(error: BaseException) -> Answer:
         (NeedsHuman, AnswerKind.NEEDS_HUMAN),
         (KeyConflict, AnswerKind.CONFLICT),
         (KeyInUse, AnswerKind.IN_USE),
+        (AlreadyDone, AnswerKind.ALREADY),
     ):
         if isinstance(error, kind):
             return Answer(answer, error=info)

@@ -116,6 +116,7 @@ class AnswerKind(StrEnum):
     CREDENTIALS = "credentials refused"
     CONFLICT = "key conflict"
     IN_USE = "key in use"
+    ALREADY = "already done"
     UNKNOWN = "unknown"
 
 

@@ -27,7 +27,10 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EffectFacts:
-    """An effect row and its declaration, as of a lock."""
+    """An effect row and its declaration, as of a lock.
+
+    said_already   a send was answered by "it is already so": whether by us, only a lookup or a person can tell
+    """
 
     name: str
     state: EffectState
@@ -43,6 +46,7 @@ class EffectFacts:
     lookup_must_end_by: datetime | None
     accepted_at: datetime | None
     person_said_absent: bool
+    said_already: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +79,21 @@ def next_for(effect: EffectFacts, now: datetime, *, is_halted: bool, has_tries: 
     if effect.state is EffectState.ACCEPTED:
         return _accepted(effect, now)
     if effect.state is EffectState.ABSENT and not is_halted:
-        if effect.person_said_absent or (effect.resend_when_absent and has_tries):
+        if effect.person_said_absent or (effect.resend_when_absent and has_tries and not effect.said_already):
             return Move(Next.RESEND, not_before, f"{effect.name} did not happen and is sent again under a new key")
-        return Move(
-            Next.PERSON, now, f"a lookup says that {effect.name} did not happen; a person decides about a new try"
-        )
+        return Move(Next.PERSON, now, _absent(effect))
     return Move(Next.SETTLED, now, f"{effect.name} is settled")
+
+
+def _absent(effect: EffectFacts) -> str:
+    if effect.said_already:
+        return f"the provider says that {effect.name} is already done, and a lookup does not find it; a person decides"
+    return f"a lookup says that {effect.name} did not happen; a person decides about a new try"
 
 
 def _in_doubt(effect: EffectFacts, now: datetime, *, may_send: bool, not_before: datetime) -> Move:
     at = max(now, not_before)
+    may_send = may_send and not effect.said_already  # another send would only hear the same, or its stored form
     if may_send and may_resend(effect.first_dispatched_at, effect.key_window, effect.settle_seconds, at):
         return Move(Next.RESEND, at, f"the answer to {effect.name} was lost; it is asked again under the same key")
     if not effect.has_lookup:

@@ -28,6 +28,7 @@ from durableflows.core.outcomes import (
 from durableflows.core.reconcile import MAX_LOOKUPS, EffectFacts, Next, next_for
 from durableflows.core.states import RUN_MOVES, STEP_MOVES, EffectState
 from durableflows.errors import (
+    AlreadyDone,
     CredentialsRefused,
     InvalidState,
     KeyConflict,
@@ -52,6 +53,7 @@ RAISED: tuple[Exception, ...] = (
     CredentialsRefused("key expired"),
     KeyConflict("other request"),
     KeyInUse("still at it"),
+    AlreadyDone("already refunded"),
     LimitReached("used up", limit="tool_calls"),
     InvalidState("does not fit"),
     ValueError("anything else"),
@@ -200,6 +202,8 @@ def effects() -> Table:
     """What an unsettled effect needs next."""
     cases = (
         ("in doubt, the provider knows our key", KEYED),
+        ("in doubt, the provider knows our key and says that it is already done", replace(KEYED, said_already=True)),
+        ("the same, with a lookup", replace(KEYED, has_lookup=True, said_already=True)),
         ("in doubt, the key's time is over, no lookup", replace(KEYED, first_dispatched_at=NOW - timedelta(days=2))),
         ("in doubt, the key's time is over, a lookup", replace(ASKABLE, first_dispatched_at=NOW - timedelta(days=2))),
         ("in doubt, no key, a lookup, a request may still arrive", replace(ASKABLE, settles_at=NOW + timedelta(1))),
@@ -211,6 +215,10 @@ def effects() -> Table:
         ("accepted, no lookup", replace(ACCEPTED, has_lookup=False)),
         ("a lookup did not find it", ABSENT),
         ("a lookup did not find it, `resend_when_absent`", replace(ABSENT, resend_when_absent=True)),
+        (
+            "the same, and the provider had said that it is already done",
+            replace(ABSENT, resend_when_absent=True, said_already=True),
+        ),
         ("a person said that it did not happen", replace(ABSENT, person_said_absent=True)),
         ("refused by the provider", replace(IN_DOUBT, state=EffectState.REJECTED)),
     )

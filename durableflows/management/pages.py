@@ -42,6 +42,7 @@ CURES: Mapping[str, str] = {
     "permanent": "Declare `on_failure` when the run shall go on.",
     "unknown_outcome": "Nothing at first: the effect is sent again under its key, or looked up. See `explain`.",
     "key_in_use": "Nothing at first: as after an unknown outcome.",
+    "already_done": "Nothing at first: the effect is looked up. Without a lookup a person decides, by `resolve`.",
     "needs_human": "Cure what the message names, then `retry`, or `cancel`.",
     "credentials_refused": "Give the project a key that the provider takes, then `retry` the runs that wait.",
     "control_flow": "Do not catch it in a step.",

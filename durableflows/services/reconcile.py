@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, endings, journal, progress
+from durableflows import clock, dispatch, endings, journal, ledger_facts, progress
 from durableflows.claims import may_judge, snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, free_text, registry
@@ -116,6 +116,7 @@ def facts_of(run: WorkflowRun, row: SideEffect) -> EffectFacts:
         lookup_must_end_by=row.lookup_must_end_by,
         accepted_at=row.accepted_at,
         person_said_absent=row.verdict == "did_not_happen",
+        said_already=ledger_facts.said_already(row),
     )
 
 

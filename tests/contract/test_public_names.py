@@ -21,7 +21,7 @@ ERRORS = {
     "DurableflowsError", "InvalidDefinition", "InvalidState", "UnknownWorkflow", "NotFoundError", "NotAllowed",
     "TooLate", "AlreadyDecided", "FactsChanged", "ConcurrentChange", "KeyConflict", "KeyInUse", "LimitReached",
     "ReserveInTransaction", "StepFailure", "Transient", "Permanent", "UnknownOutcome", "NeedsHuman", "NeverSent",
-    "CredentialsRefused",
+    "CredentialsRefused", "AlreadyDone",
 }  # fmt: skip
 VERBS = {
     "Explanation",

@@ -1,6 +1,7 @@
 """Short names of the test files that the lists name."""
 
 ABANDON = "tests/integration/test_abandon.py::"
+ALREADY = "tests/fault/test_protocol_already.py::"
 ANSWERS = "tests/fault/test_protocol_answers.py::"
 BRANCHES = "tests/integration/test_branches.py::"
 BUDGETS = "tests/integration/test_budgets.py::"

@@ -1,6 +1,6 @@
 """Guards of lookups and verdicts: asked when nothing is open, used for the row that was asked about, audited."""
 
-from tests.guards.finders import LOOKUPS
+from tests.guards.finders import ALREADY, LOOKUPS
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -8,7 +8,7 @@ GUARDS = (
         "absent is sent again only as declared: reserve",
         "P5",
         "ledger.py",
-        "row.state == EffectState.ABSENT and not (effect.resend_when_absent or row.verdict)",
+        "row.state == EffectState.ABSENT and not (row.verdict or _may_issue_anew(row, effect))",
         "row.state == EffectState.ABSENT and not effect",
         LOOKUPS + "test_absent_is_not_sent_again_unless_the_effect_declares_it",
         covered_by="absent is sent again only as declared: route",
@@ -17,10 +17,52 @@ GUARDS = (
         "absent is sent again only as declared: route",
         "P5",
         "core/reconcile.py",
-        "if effect.person_said_absent or (effect.resend_when_absent and has_tries):",
+        "if effect.person_said_absent or (effect.resend_when_absent and has_tries and not effect.said_already):",
         "if effect.person_said_absent or has_tries:",
         LOOKUPS + "test_absent_is_not_sent_again_unless_the_effect_declares_it",
         covered_by="absent is sent again only as declared: reserve",
+    ),
+    Guard(
+        "what the provider says is already done is not asked again under its key: reserve",
+        "P5",
+        "ledger.py",
+        "        if ledger_facts.said_already(row):",
+        "        if False:",
+        ALREADY + "test_the_word_of_a_late_answer_counts_where_dispatched_is_written",
+    ),
+    Guard(
+        "what the provider says is already done is not asked again under its key: route",
+        "P5",
+        "core/reconcile.py",
+        "    may_send = may_send and not effect.said_already",
+        "    may_send = may_send and True",
+        ALREADY + "test_already_done_is_looked_up_and_not_sent_again",
+    ),
+    Guard(
+        "what the provider says is already done is not asked again under its key: claim",
+        "P5",
+        "claims.py",
+        "return in_time and not ledger_facts.said_already(row)",
+        "return in_time",
+        ALREADY + "test_the_word_of_a_late_answer_counts_when_the_step_is_claimed",
+    ),
+    Guard(
+        "already done and not found is a person's",
+        "P5",
+        "core/reconcile.py",
+        "if effect.person_said_absent or (effect.resend_when_absent and has_tries and not effect.said_already):",
+        "if effect.person_said_absent or (effect.resend_when_absent and has_tries):",
+        ALREADY + "test_already_done_that_a_lookup_does_not_find_is_a_person_s",
+        covered_by="already done and not found is not issued anew: reserve",
+    ),
+    Guard(
+        "already done and not found is not issued anew: reserve",
+        "P5",
+        "ledger.py",
+        "return effect.resend_when_absent and not ledger_facts.said_already(row)",
+        "return effect.resend_when_absent",
+        ALREADY + "test_already_done_that_a_lookup_does_not_find_is_a_person_s",
+        covered_by="already done and not found is a person's",
     ),
     Guard(
         "a new try after absent has a new key",

@@ -3,6 +3,7 @@
 import pytest
 
 from durableflows import (
+    AlreadyDone,
     ConcurrentChange,
     CredentialsRefused,
     InvalidDefinition,
@@ -45,6 +46,7 @@ INSIDE = [
     (CredentialsRefused("key expired"), A.CREDENTIALS),
     (KeyConflict("other request"), A.CONFLICT),
     (KeyInUse("still working"), A.IN_USE),
+    (AlreadyDone("already refunded"), A.ALREADY),
     (UnknownOutcome("read timed out"), A.UNKNOWN),
     (StepFailure("what?"), A.UNKNOWN),
     (ValueError("bug"), A.UNKNOWN),
@@ -73,6 +75,7 @@ OUTSIDE = [
     (ReserveInTransaction("open"), F.OUR_CODE),
     (ConcurrentChange("lost"), F.OUR_CODE),
     (UnknownOutcome("of what?"), F.OUR_CODE),
+    (AlreadyDone("what?"), F.OUR_CODE),
     (ValueError("bug"), F.OUR_CODE),
     (ConnectionError("reset"), F.OUR_CODE),
     (Declined("no"), F.OUR_CODE),

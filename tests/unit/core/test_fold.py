@@ -14,7 +14,7 @@ S, A = EffectState, AnswerKind
 BOOLS = (False, True)
 NAMES = ("is_holder", "doubted", "run_ended", "same_receipt")
 FLAGS = [dict(zip(NAMES, bits, strict=True)) for bits in itertools.product(BOOLS, repeat=4)]
-LOST = {A.UNKNOWN, A.IN_USE}
+LOST = {A.UNKNOWN, A.IN_USE, A.ALREADY}
 
 
 def folded(state: EffectState, answer: AnswerKind, **flags: bool) -> Fold:
@@ -44,6 +44,8 @@ def folded(state: EffectState, answer: AnswerKind, **flags: bool) -> Fold:
         (A.UNKNOWN, False, Fold("doubt")),
         (A.UNKNOWN, True, Fold("doubt")),
         (A.IN_USE, False, Fold("doubt")),
+        (A.ALREADY, False, Fold("doubt")),
+        (A.ALREADY, True, Fold("doubt")),
         (A.IN_USE, True, Fold("doubt")),
     ],
 )

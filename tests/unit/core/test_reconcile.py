@@ -76,6 +76,9 @@ def test_our_window_ends_a_settle_time_before_theirs(first, window, settle, want
         (SETTLED_TIME | {"lookup_must_end_by": NOW}, {}, Next.LOOK_UP, NOW),
         (SETTLED_TIME | {"lookup_count": MAX_LOOKUPS - 1}, {}, Next.LOOK_UP, NOW),
         (SETTLED_TIME | {"lookup_count": MAX_LOOKUPS}, {}, Next.PERSON, NOW),
+        (KEYED | {"said_already": True}, {}, Next.WAIT, LOST.settles_at),
+        (KEYED | SETTLED_TIME | {"said_already": True}, {}, Next.LOOK_UP, NOW),
+        (KEYED | {"said_already": True, "has_lookup": False}, {}, Next.PERSON, NOW),
         ({"has_lookup": False}, {}, Next.PERSON, NOW),
         ({"state": S.DISPATCHED, "has_lookup": False}, {}, Next.PERSON, NOW),
     ],
@@ -95,6 +98,8 @@ def test_an_effect_in_doubt(changes, flags, wanted, at):
         ({"resend_when_absent": True}, {}, Next.RESEND),
         ({"resend_when_absent": True}, {"has_tries": False}, Next.PERSON),
         ({"resend_when_absent": True}, {"is_halted": True}, Next.SETTLED),
+        ({"resend_when_absent": True, "said_already": True}, {}, Next.PERSON),
+        ({"person_said_absent": True, "said_already": True}, {}, Next.RESEND),
         ({"person_said_absent": True}, {}, Next.RESEND),
         ({"person_said_absent": True}, {"has_tries": False}, Next.RESEND),
         ({"person_said_absent": True}, {"is_halted": True}, Next.SETTLED),
@@ -158,6 +163,7 @@ FACTS = st.builds(
     lookup_must_end_by=st.none() | SECONDS,
     accepted_at=st.none() | SECONDS,
     person_said_absent=st.booleans(),
+    said_already=st.booleans(),
 )
 
 
@@ -169,10 +175,11 @@ def test_no_move_breaks_a_promise(facts: EffectFacts, is_halted: bool, has_tries
     if found.next is Next.RESEND:
         assert not is_halted
         if facts.state is S.ABSENT:
-            assert facts.person_said_absent or facts.resend_when_absent
+            assert facts.person_said_absent or (facts.resend_when_absent and not facts.said_already)
         else:
             assert facts.state in (S.UNKNOWN, S.DISPATCHED)
             assert has_tries
+            assert not facts.said_already
             assert may_resend(facts.first_dispatched_at, facts.key_window, facts.settle_seconds, found.at)
             assert found.at >= not_before
     if found.next is Next.LOOK_UP:
