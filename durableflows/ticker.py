@@ -13,12 +13,13 @@ import signal
 import socket
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connections
 
-from durableflows import broker, clock
+from durableflows import broker, clock, dispatch
 from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.keys import new_token
@@ -35,6 +36,8 @@ REPORTS_KEPT_SECONDS = 30.0
 # A turn sends for so long at most: with a broker that answers slowly, freeing leases must not wait for its answers.
 SENDING_SECONDS = 2.0
 OUTAGE_PAUSE_SECONDS = 8.0
+LEAD_TURNS = 1.5
+"""How old the last whole sweep of another ticker may be, in turns, to count on it for the next."""
 
 
 class Pulse:
@@ -136,11 +139,26 @@ def run(place: Place, reader: int | None) -> None:
             reports.free()
             # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
             sweeps.free_dead_processes(dead, place.boot_id, is_alive)
-            sweeps.sweep(may_free_stale=pulse.is_steady())
-            Worker.objects.using(database()).filter(boot_id=place.boot_id).update(swept_at=clock.now())
+            _sweep(place, pulse)
         reports.wait(settings().SWEEP_SECONDS + _outage.pause_seconds())
     stop.set()
     _bury(place)
+
+
+def _sweep(place: Place, pulse: Pulse) -> None:
+    """One ticker does everything that is due; the others, as long as it keeps to it, free leases alone.
+
+    Safe with any number at once. With a hundred workers the database would else be asked a hundred times a second.
+    """
+    rows = Worker.objects.using(database())
+    counted_on = timedelta(seconds=LEAD_TURNS * settings().SWEEP_SECONDS)
+    leads = rows.filter(swept_at__gt=clock.now() - counted_on, stopped_at=None).exclude(boot_id=place.boot_id)
+    is_led = any(set(registry.known()) <= set(map(tuple, knows)) for knows in leads.values_list("knows", flat=True))
+    sweeps.sweep(may_free_stale=pulse.is_steady(), leases_only=is_led)
+    if not is_led:
+        # One that cannot publish dates itself back: the others must not count on it to send what is due.
+        swept_at = clock.now() - (timedelta() if dispatch.is_open() else counted_on)
+        rows.filter(boot_id=place.boot_id).update(swept_at=swept_at)
 
 
 def run_forever() -> None:

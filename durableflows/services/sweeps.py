@@ -45,14 +45,15 @@ logger = logging.getLogger("durableflows.sweeps")
 _random = SystemRandom()
 
 
-def sweep(*, may_free_stale: bool = True) -> dict[str, int]:
+def sweep(*, may_free_stale: bool = True, leases_only: bool = False) -> dict[str, int]:
     """Do everything that is due, in batches. Returns how many rows each sweep moved. Raises when the database is away.
 
     may_free_stale   only a ticker that has itself run without a gap may call other workers dead
+    leases_only      another ticker has just done the rest
     """
     done: dict[str, int] = {}
     for name, do in SWEEPS.items():
-        if name == "stale workers" and not may_free_stale:
+        if (name == "stale workers" and not may_free_stale) or (leases_only and name not in FREE_LEASES):
             continue
         try:
             done[name] = do(clock.now())
@@ -328,3 +329,4 @@ SWEEPS: dict[str, Callable[[datetime], int]] = {
     "quiet ends": confirm_ends,
 }
 """Name for people -> sweep."""
+FREE_LEASES = ("overdue leases", "stale workers")

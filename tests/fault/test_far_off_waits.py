@@ -13,7 +13,6 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
-from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 from redis import Redis
 
@@ -96,14 +95,10 @@ def ended(runs: list[UUID]) -> bool:
 
 
 def let_all_sweep() -> None:
-    """Return when every ticker has done a whole sweep: the second of two ends began after this moment."""
-    for _ in range(2):
-        late = Worker.objects.filter(stopped_at=None).exclude(swept_at__gt=clock.now())
-        wait_for(partial(is_empty, late), seconds=30, what="each ticker to sweep")
-
-
-def is_empty(rows: QuerySet[Worker]) -> bool:
-    return not rows.all().exists()
+    """Return after a whole sweep: of so many ends one at least belongs to a sweep that began after this moment."""
+    for _ in range(WORKERS + 1):
+        swept = Worker.objects.filter(stopped_at=None, swept_at__gt=clock.now())
+        wait_for(swept.exists, seconds=30, what="a ticker to sweep")
 
 
 def assert_nothing_lies_in(url: str) -> None:
