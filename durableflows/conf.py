@@ -24,7 +24,7 @@ class Settings:
     STALE_SECONDS: float = 30.0
     """A worker whose heartbeat is older than this is treated as dead."""
     SWEEP_SECONDS: float = 1.0
-    """Pause between two sweeps of a ticker."""
+    """Pause between two sweeps of a ticker. One does all that is due; the others free leases of dead workers."""
     HEARTBEAT_SECONDS: float = 2.0
     """Pause between two heartbeats of a ticker."""
     LEASE_MARGIN_SECONDS: float = 15.0

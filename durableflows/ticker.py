@@ -139,13 +139,13 @@ def run(place: Place, reader: int | None) -> None:
             reports.free()
             # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
             sweeps.free_dead_processes(dead, place.boot_id, is_alive)
-            _sweep(place, pulse)
+            sweep_in_turn(place, may_free_stale=pulse.is_steady())
         reports.wait(settings().SWEEP_SECONDS + _outage.pause_seconds())
     stop.set()
     _bury(place)
 
 
-def _sweep(place: Place, pulse: Pulse) -> None:
+def sweep_in_turn(place: Place, *, may_free_stale: bool) -> None:
     """One ticker does everything that is due; the others, as long as it keeps to it, free leases alone.
 
     Safe with any number at once. With a hundred workers the database would else be asked a hundred times a second.
@@ -154,7 +154,7 @@ def _sweep(place: Place, pulse: Pulse) -> None:
     counted_on = timedelta(seconds=LEAD_TURNS * settings().SWEEP_SECONDS)
     leads = rows.filter(swept_at__gt=clock.now() - counted_on, stopped_at=None).exclude(boot_id=place.boot_id)
     is_led = any(set(registry.known()) <= set(map(tuple, knows)) for knows in leads.values_list("knows", flat=True))
-    sweeps.sweep(may_free_stale=pulse.is_steady(), leases_only=is_led)
+    sweeps.sweep(may_free_stale=may_free_stale, leases_only=is_led)
     if not is_led:
         # One that cannot publish dates itself back: the others must not count on it to send what is due.
         swept_at = clock.now() - (timedelta() if dispatch.is_open() else counted_on)
