@@ -44,9 +44,10 @@ class CustomerAdmin(CustomersBase):
 class TicketAdmin(TicketsBase):
     """Tickets."""
 
-    list_display = ("subject", "customer", "state", "created_at")
+    list_display = ("subject", "customer", "state", "created_at", "provider_id")
+    readonly_fields = ("token", "provider_id")
     list_filter = ("state",)
-    search_fields = ("subject", "customer__name", "customer__email")
+    search_fields = ("subject", "customer__name", "customer__email", "provider_id")
     autocomplete_fields = ("customer",)
     list_select_related = ("customer",)
 

@@ -1,6 +1,7 @@
 """The stories in which `manage.py durableflows faulttest refund` plays the refund: below the limit, and above it.
 
-Made-up rows, in a test database, rolled back. The provider's and the mail server's receipts are made here, too.
+Made-up rows, in a test database, rolled back. The receipts of the provider, the mail server and the help desk are
+made here, too.
 """
 
 import uuid
@@ -11,6 +12,7 @@ from django.contrib.auth.models import Permission, User
 from customer_ops import services
 from customer_ops.gateways.mail import MailReceipt, message_id_of
 from customer_ops.gateways.payments import RefundReceipt
+from customer_ops.gateways.tickets import TicketReceipt
 from customer_ops.models import Charge, Customer, Order, RefundRequest, RefundState
 from customer_ops.workflows import Refund
 from durableflows import EffectCall, Money
@@ -33,6 +35,11 @@ def mail_receipt(call: EffectCall, *, template: str, request_id: int) -> MailRec
     return MailReceipt(message_id=message_id_of(call))
 
 
+def ticket_receipt(call: EffectCall, *, about: str, request_id: int) -> TicketReceipt:
+    """What the help desk says."""
+    return TicketReceipt(id=f"tk_{call.key[-12:]}")
+
+
 def money_agrees(run: WorkflowRun) -> None:
     """At the end our own row says REFUNDED exactly when the provider has paid."""
     if run.ended_at is None:
@@ -43,7 +50,7 @@ def money_agrees(run: WorkflowRun) -> None:
 
 
 OPTIONS: dict[str, Any] = {
-    "receipts": {"payments.refund": refund_receipt, "mail.send": mail_receipt},
+    "receipts": {"payments.refund": refund_receipt, "mail.send": mail_receipt, "tickets.create": ticket_receipt},
     "pending": {"payments.refund": pending_receipt},
     "check": money_agrees,
 }

@@ -156,7 +156,11 @@ class RefundRequest(models.Model):
 
 
 class Ticket(models.Model):
-    """What a customer wrote."""
+    """What a customer wrote, or what a workflow puts before an agent.
+
+    The latter has the token that it was opened with, and `provider_id`, what the help desk calls it: empty while no
+    help desk is known to have it.
+    """
 
     class State(models.TextChoices):
         OPEN = "OPEN", "open"
@@ -167,6 +171,8 @@ class Ticket(models.Model):
     body = models.TextField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
     created_at = models.DateTimeField(default=timezone.now)
+    token = models.CharField(max_length=250, unique=True, null=True, blank=True)
+    provider_id = models.CharField(max_length=100, blank=True, default="")
 
     class Meta:
         ordering: ClassVar = ["-created_at", "-pk"]

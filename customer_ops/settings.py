@@ -2,8 +2,9 @@
 
 DATABASE_URL, CELERY_BROKER_URL, CELERY_TASK_DEFAULT_QUEUE, SENTRY_DSN · CUSTOMER_OPS_DATA: folder of all kept files ·
 DJANGO_SECRET_KEY, DEBUG=1, ALLOWED_HOSTS=a,b, SECURE=1 with TLS, BEHIND_PROXY=1, STATIC_ROOT, TIME_ZONE ·
-PAYMENTS_URL, PAYMENTS_KEY, PAYMENTS_SETTLE_SECONDS, PAYMENTS_TIMEOUT_SECONDS · EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER,
-EMAIL_HOST_PASSWORD, EMAIL_USE_TLS=1, EMAIL_BACKEND, DEFAULT_FROM_EMAIL, DEMO_MAIL_PAGE. A first try needs none.
+PAYMENTS_URL, PAYMENTS_KEY, PAYMENTS_SETTLE_SECONDS, PAYMENTS_TIMEOUT_SECONDS · TICKETS_URL, TICKETS_KEY,
+TICKETS_SETTLE_SECONDS, TICKETS_TIMEOUT_SECONDS · EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD,
+EMAIL_USE_TLS=1, EMAIL_BACKEND, DEFAULT_FROM_EMAIL, MAIL_RESEND_HOURS, DEMO_MAIL_PAGE. A first try needs none.
 """
 
 import os
@@ -110,12 +111,18 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = SECURE
 SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _is_on("BEHIND_PROXY") else None
 
-# -- Outside: payments and mail
+# -- Outside: payments, tickets and mail
 
 PAYMENTS_URL = os.environ.get("PAYMENTS_URL") or "http://127.0.0.1:8100"
 PAYMENTS_KEY = os.environ.get("PAYMENTS_KEY") or "sk_test_local"
 PAYMENTS_TIMEOUT_SECONDS = float(os.environ.get("PAYMENTS_TIMEOUT_SECONDS") or 10)
 PAYMENTS_SETTLE_SECONDS = float(os.environ.get("PAYMENTS_SETTLE_SECONDS") or 20 + PAYMENTS_TIMEOUT_SECONDS)
+
+# Without an address, the desk's own list of tickets is the help desk.
+TICKETS_URL = os.environ.get("TICKETS_URL", "")
+TICKETS_KEY = os.environ.get("TICKETS_KEY", "")
+TICKETS_TIMEOUT_SECONDS = float(os.environ.get("TICKETS_TIMEOUT_SECONDS") or 10)
+TICKETS_SETTLE_SECONDS = float(os.environ.get("TICKETS_SETTLE_SECONDS") or 80 + TICKETS_TIMEOUT_SECONDS)
 
 EMAIL_HOST = os.environ.get("EMAIL_HOST", "")
 EMAIL_PORT = int(os.environ.get("EMAIL_PORT") or 25)
@@ -128,6 +135,9 @@ EMAIL_BACKEND = os.environ.get("EMAIL_BACKEND") or (
     "customer_ops.gateways.smtp.TellingBackend" if EMAIL_HOST else "django.core.mail.backends.filebased.EmailBackend"
 )
 DEFAULT_FROM_EMAIL = os.environ.get("DEFAULT_FROM_EMAIL") or "Customer support <support@localhost>"
+# For so long after the first try a mail that may have been lost is sent again, on the risk of a second one; 0: a person
+# decides.
+MAIL_RESEND_HOURS = float(os.environ.get("MAIL_RESEND_HOURS") or 0)
 # Where the demo's mail catcher shows what it took; the desk links to it.
 DEMO_MAIL_PAGE = os.environ.get("DEMO_MAIL_PAGE", "")
 

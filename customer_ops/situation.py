@@ -134,12 +134,17 @@ STEPS = {
     "turn_down": "The booking of the refusal",
     "give_up": "The booking of the failure",
     "tell_customer": "The mail to the customer",
+    "ask_agent": "The ticket for an agent",
     "hand_over": "The hand-over to an agent",
 }
 """The steps of the refund, as people call them. A step of another release is called by its own name."""
 
 
-EFFECTS = {"payments.refund": "the refund", "mail.send": "the mail to the customer"}
+EFFECTS = {
+    "payments.refund": "the refund",
+    "mail.send": "the mail to the customer",
+    "tickets.create": "the ticket for an agent",
+}
 """The actions outside, as people call them in the middle of a sentence."""
 
 

@@ -69,7 +69,11 @@ def _claimed(fact: Fact, line: Line) -> Told:
 def _succeeded(fact: Fact, line: Line) -> Told:
     if fact.step == "assess":
         return ("No manager is needed", "done") if fact.data.get("next") == ["pay"] else None
-    said = {"give_up": ("Given up; an agent got a ticket", "problem"), "hand_over": ("Handed to an agent", "done")}
+    said = {
+        "give_up": ("Given up", "problem"),
+        "ask_agent": ("An agent got a ticket", "done"),
+        "hand_over": ("Handed to an agent", "done"),
+    }
     return said.get(fact.step)
 
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 from customer_ops import policies
-from customer_ops.effects import refund_payment, send_mail
-from customer_ops.models import RefundRequest, Ticket
+from customer_ops.effects import open_ticket, refund_payment, send_mail
+from customer_ops.models import RefundRequest
 from customer_ops.models import RefundState as RequestState
 from durableflows import (
     Budget,
@@ -22,6 +22,9 @@ from durableflows import (
     fail,
     step,
 )
+
+# Within the time for which the help desk knows a token.
+TICKET_RETRY = Retry(attempts=12, base_seconds=2, cap_seconds=600, within=timedelta(minutes=110))
 
 
 class RefundState(WorkflowState):
@@ -82,14 +85,18 @@ class Refund(Workflow[RefundState]):
         who = f"by {decision.actor_name}" if decision.actor_name else "because nobody answered in time"
         _request(run).mark_rejected(f"rejected {who}{f': {decision.comment}' if decision.comment else ''}")
 
-    @step(to="tell_customer", atomic=True)
-    def give_up(self, run: Run[RefundState]) -> None:
+    @step(to=("ask_agent", "tell_customer"), atomic=True)
+    def give_up(self, run: Run[RefundState]) -> StepRef:
         request = _request(run)
-        if request.is_pending:  # a recheck also refuses what has ended otherwise meanwhile
-            request.mark_failed("the refund could not be paid; its history says why")
-            _hand_over(
-                request, "could not be paid", "The mail to the customer says that a colleague will get in touch."
-            )
+        if not request.is_pending:  # a recheck also refuses what has ended otherwise meanwhile
+            return self.tell_customer
+        request.mark_failed("the refund could not be paid; its history says why")
+        return self.ask_agent
+
+    # Before the mail, which promises that somebody will get in touch.
+    @step(to="tell_customer", effects=(open_ticket,), retry=TICKET_RETRY)
+    def ask_agent(self, run: Run[RefundState]) -> None:
+        run.effect(open_ticket, about="unpaid", request_id=run.state.request_id)
 
     @step(end=True, effects=(send_mail,), on_failure="hand_over")
     def tell_customer(self, run: Run[RefundState]) -> StepReturn:
@@ -97,26 +104,15 @@ class Refund(Workflow[RefundState]):
         run.effect(send_mail, template=request.state.lower(), request_id=request.pk)
         return _end(request)
 
-    @step(end=True, atomic=True)
+    @step(end=True, effects=(open_ticket,), retry=TICKET_RETRY)
     def hand_over(self, run: Run[RefundState]) -> StepReturn:
-        request = _request(run)
-        _hand_over(request, "was not told to the customer", "The mail was refused for good; call or write by hand.")
-        return _end(request)
+        run.effect(open_ticket, about="untold", request_id=run.state.request_id)
+        return _end(_request(run))
 
 
 def _end(request: RefundRequest) -> StepReturn:
     """A refund that could not be paid is no success, however well that went."""
     return fail(request.ended_because) if request.state == RequestState.FAILED else None
-
-
-def _hand_over(request: RefundRequest, what: str, why: str) -> None:
-    """Put it before an agent, as a ticket of the customer."""
-    order = request.charge.order
-    Ticket.objects.create(
-        customer=order.customer,
-        subject=f"Refund of {request.amount.display} for order {order.number} {what}",
-        body=f"{why} The refund is {request.get_state_display()}; the order's page shows its history.",
-    )
 
 
 def _request(run: Run[RefundState]) -> RefundRequest:

@@ -84,6 +84,7 @@ PAYMENTS_URL = os.environ.get("PAYMENTS_URL", "http://127.0.0.1:9")
 PAYMENTS_KEY = os.environ.get("PAYMENTS_KEY", "sk_test_local")
 PAYMENTS_TIMEOUT_SECONDS = float(os.environ.get("PAYMENTS_TIMEOUT_SECONDS", "10"))
 PAYMENTS_SETTLE_SECONDS = float(os.environ.get("PAYMENTS_SETTLE_SECONDS", "30"))
+TICKETS_URL, TICKETS_KEY = "", "sk_test_local"
 CUSTOMER_OPS_DATA = DATA
 DEFAULT_FROM_EMAIL = "Customer support <support@localhost>"
 

@@ -89,6 +89,8 @@ class Place:
             "CUSTOMER_OPS_DATA": str(self.folder),
             "PAYMENTS_URL": self.payments_url,
             "PAYMENTS_KEY": KEY,
+            "TICKETS_URL": self.payments_url,  # one program is both, with one log-in
+            "TICKETS_KEY": KEY,
             "EMAIL_HOST": "127.0.0.1",
             "EMAIL_PORT": str(self.ports.smtp),
             "DEMO_MAIL_PAGE": f"{self.mails_url}/",

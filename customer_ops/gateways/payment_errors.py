@@ -1,4 +1,4 @@
-"""What an error answer of the payment provider means: the one place that decides it.
+"""What an error answer of the payment provider or the help desk means: the one place that decides it.
 
 Pure: (status, headers, body) -> an error of `durableflows.errors`, to be raised. Only answers that surely say "nothing
 was done" get a class that says so; the rest is an unknown outcome, because a provider may act and then fail to say so.

@@ -28,7 +28,7 @@ from customer_ops.gateways.payment_answers import (
     judge_refund,
 )
 from customer_ops.gateways.payment_exchange import ask_once
-from customer_ops.gateways.wire import Deadline
+from customer_ops.gateways.wire import Deadline, is_fit_for_header
 from durableflows import CannotTell, EffectCall, Found, Money, NeedsHuman, NotFound, StepFailure, UnknownOutcome
 
 __all__ = ["ChargeReceipt", "PaymentsClient", "RefundReceipt", "create_charge", "find_refund", "ping", "refund"]
@@ -154,7 +154,7 @@ class PaymentsClient:
         check: Callable[[], None],
         deadline: Deadline,
     ) -> M:
-        if not self._key or not self._key.isascii() or not self._key.isprintable() or " " in self._key:
+        if not is_fit_for_header(self._key):
             # It could not stand in a header. Trying again does not cure a setting.
             raise NeedsHuman(f"{what}: the account's key is not set, or is malformed", code="no_key")
         return ask_once(form, send, url=self.url, key=self._key, what=what, check=check, deadline=deadline)

@@ -167,6 +167,11 @@ def _describe(error: Exception) -> str:
     return type(error).__name__ + text
 
 
+def is_fit_for_header(key: str) -> bool:
+    """Can this key of an account stand in a header? One that is empty or malformed needs a person, not a retry."""
+    return bool(key) and key.isascii() and key.isprintable() and " " not in key
+
+
 def _is_url(url: str) -> bool:
     try:
         return bool(httpx.URL(url).host)

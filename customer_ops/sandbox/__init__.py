@@ -1,4 +1,4 @@
-"""A payment provider for the demo and the tests: the part of Stripe's API that we use, on this machine.
+"""A payment provider and a help desk for the demo and the tests: the part of their APIs that we use, on this machine.
 
 Runs as a process of its own (`python -m customer_ops.sandbox --port 8100 --books FILE`) and keeps its own books, so
 that they say what was done to a customer's money whatever our side believes. It fails on request in the ways in

@@ -50,7 +50,10 @@ def _end_with_stdin() -> None:
 def _sandbox(options: argparse.Namespace) -> Sandbox:
     rate = Rate(rate=options.fault_rate, seed=options.fault_seed, mix=read_mix(options.fault_mix))
     terms = Terms(
-        account_key=options.key, key_window_seconds=options.key_window_seconds, strict_digits=options.strict_digits
+        account_key=options.key,
+        key_window_seconds=options.key_window_seconds,
+        strict_digits=options.strict_digits,
+        search_lag_seconds=options.search_lag_seconds,
     )
     provider = Provider(Books(options.books), FaultPlan(rate), Holds(), terms)
     return Sandbox(provider, host=options.host, port=options.port, control_port=options.control_port)
@@ -70,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     _option(parser, "--books", ".data/payments.sqlite3", Path, "the file with the books")
     _option(parser, "--key", "sk_test_local", str, "the account's key")
     _option(parser, "--key-window-seconds", "86400", float, "how long idempotency keys are remembered")
+    _option(parser, "--search-lag-seconds", "0", float, "how far the search for tickets is behind")
     _option(parser, "--fault-rate", "0", float, "share of POST requests that go wrong, 0 to 1")
     _option(parser, "--fault-seed", "0", int, "seed of that chance")
     _option(parser, "--fault-mix", "", str, "kinds and weights, for example cut_after:2,rate_limited")

@@ -33,6 +33,11 @@ CREATE TABLE IF NOT EXISTS requests (
     method TEXT NOT NULL, path TEXT NOT NULL, params TEXT NOT NULL, idempotency_key TEXT,
     fault TEXT, status INTEGER, replayed INTEGER NOT NULL DEFAULT 0, outcome TEXT
 );
+-- One row each time a ticket was opened, never changed or removed.
+CREATE TABLE IF NOT EXISTS tickets (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, created REAL NOT NULL, subject TEXT NOT NULL,
+    body TEXT NOT NULL, requester TEXT NOT NULL, external_id TEXT NOT NULL, idempotency_key TEXT, request TEXT
+);
 -- status is NULL while the first request with the key is under way.
 CREATE TABLE IF NOT EXISTS keys (
     key TEXT PRIMARY KEY, created REAL NOT NULL, path TEXT NOT NULL, params TEXT NOT NULL, request TEXT NOT NULL,
@@ -41,7 +46,7 @@ CREATE TABLE IF NOT EXISTS keys (
 CREATE TABLE IF NOT EXISTS clock (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), ahead_seconds REAL NOT NULL);
 INSERT OR IGNORE INTO clock VALUES (1, 0);
 """
-_TABLES = ("acts", "refunds", "charges", "requests", "keys")
+_TABLES = ("acts", "refunds", "charges", "tickets", "requests", "keys")
 
 
 class Books:

@@ -39,11 +39,16 @@ class BooksView:
     acts: list[dict[str, Any]]
     charges: list[dict[str, Any]]
     refunds: list[dict[str, Any]]
+    tickets: list[dict[str, Any]]
     requests: list[dict[str, Any]]
 
     def refunds_of(self, key: str) -> int:
         """How many refunds were made for this operation, whatever header they came with."""
         return self.by_metadata.get(key, 0)
+
+    def tickets_of(self, key: str) -> int:
+        """How many tickets were opened for this operation, whatever header they came with."""
+        return len([ticket for ticket in self.tickets if ticket["external_id"] == key])
 
     @property
     def refund_acts(self) -> list[dict[str, Any]]:
@@ -98,6 +103,10 @@ class SandboxControl:
     def advance_clock(self, seconds: float) -> None:
         """Set the provider's clock ahead: keys grow old, pending refunds come due."""
         self._ask("POST", "clock", {"advance_seconds": seconds})
+
+    def search_lag(self, seconds: float) -> None:
+        """Let the search for tickets see only what is older than this."""
+        self._ask("POST", "search_lag", {"seconds": seconds})
 
     def wait_until_held(self, count: int = 1, *, timeout_seconds: float = 5.0) -> list[str]:
         """Wait until `count` requests are held by a fault, and give their ids."""

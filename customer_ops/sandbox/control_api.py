@@ -7,6 +7,7 @@
     POST   /_control/reset       empty books, no faults, listening
     POST   /_control/settle      {refund, status, failure_reason}: end a refund, pending or not
     POST   /_control/clock       {advance_seconds}: set the provider's clock ahead
+    POST   /_control/search_lag  {seconds}: let the search for tickets see only what is older
     GET    /_control/held        {at_least, timeout_seconds}: wait until so many requests are held
     GET    /_control/under_way   {timeout_seconds}: wait until no request is under way
     POST   /_control/release     let all held requests go on
@@ -19,7 +20,7 @@ machine only unless told otherwise.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from customer_ops.sandbox import actions, log
 from customer_ops.sandbox.answers import Answer, ApiError
@@ -42,6 +43,11 @@ class _Settle(BaseModel):
 class _Clock(BaseModel):
     model_config = ConfigDict(extra="forbid")
     advance_seconds: float
+
+
+class _SearchLag(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    seconds: float = Field(ge=0)
 
 
 class _Held(BaseModel):
@@ -109,6 +115,12 @@ def _clock(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
     return {"now": sandbox.provider.books.advance(_read(_Clock, order).advance_seconds)}
 
 
+def _search_lag(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
+    wanted = _read(_SearchLag, order)
+    sandbox.provider.search_lag_seconds = wanted.seconds
+    return wanted.model_dump()
+
+
 def _held(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
     wanted = _read(_Held, order)
     return {"held": sandbox.provider.holds.wait_until_held(wanted.at_least, timeout_seconds=wanted.timeout_seconds)}
@@ -149,6 +161,7 @@ _ACTIONS: dict[tuple[str, str], Callable[["Sandbox", Order], dict[str, Any]]] = 
     ("POST", "reset"): _reset,
     ("POST", "settle"): _settle,
     ("POST", "clock"): _clock,
+    ("POST", "search_lag"): _search_lag,
     ("GET", "held"): _held,
     ("GET", "under_way"): _under_way,
     ("POST", "release"): _release,

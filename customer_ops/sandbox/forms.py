@@ -3,6 +3,7 @@
 Pure. Stripe checks parameters before an endpoint starts, so nothing here looks at the books.
 """
 
+import json
 import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
@@ -59,9 +60,20 @@ def parse_body(text: str) -> Params:
         raise ApiError(400, "Invalid request body: not form-encoded") from None
 
 
+def parse_json(text: str) -> Params:
+    """Read `{"a": "1"}`: one object of texts."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise ApiError(400, "Invalid request body: not JSON") from None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ApiError(422, "Invalid request body: an object of texts is needed")
+    return found
+
+
 def parse_charge(params: Params, *, strict: bool) -> ChargeForm:
     """Check the parameters of a charge."""
-    _refuse_unknown(params, _CHARGE_FIELDS)
+    refuse_unknown(params, _CHARGE_FIELDS)
     amount, currency = _whole(params, "amount"), _required(params, "currency").lower()
     currencies.check_known(currency)
     currencies.check_digits(amount, currency, strict=strict)
@@ -74,7 +86,7 @@ def parse_charge(params: Params, *, strict: bool) -> ChargeForm:
 
 def parse_refund(params: Params) -> RefundForm:
     """Check the parameters of a refund."""
-    _refuse_unknown(params, _REFUND_FIELDS)
+    refuse_unknown(params, _REFUND_FIELDS)
     charge, reason = _required(params, "charge"), params.get("reason")
     amount = _whole(params, "amount") if "amount" in params else None
     if reason is not None and reason not in _REASONS:
@@ -84,14 +96,15 @@ def parse_refund(params: Params) -> RefundForm:
 
 def parse_list(params: Params) -> ListForm:
     """Check the parameters of a list of refunds."""
-    _refuse_unknown(params, _LIST_FIELDS)
+    refuse_unknown(params, _LIST_FIELDS)
     limit = _whole(params, "limit") if "limit" in params else 10
     if limit > PAGE_LIMIT:
         raise _not_whole(f"Limit can range between 1 and {PAGE_LIMIT}.", "limit")
     return ListForm(params.get("charge"), limit, params.get("starting_after"))
 
 
-def _refuse_unknown(params: Params, known: set[str]) -> None:
+def refuse_unknown(params: Params, known: set[str]) -> None:
+    """Refuse a parameter that the endpoint does not know."""
     for name in params:
         if name not in known and not name.startswith("metadata["):
             raise ApiError(400, f"Received unknown parameter: {name}", code="parameter_unknown", param=name)

@@ -9,6 +9,7 @@ from customer_ops.sandbox.actions import get_charge
 from customer_ops.sandbox.books import Books
 from customer_ops.sandbox.faults import Sighting
 from customer_ops.sandbox.objects import refund_object
+from customer_ops.sandbox.tickets import all_tickets
 
 OUR_KEY = "durableflows_key"
 """The metadata entry in which the gateway repeats its idempotency key, so that a lookup can find a refund by it."""
@@ -46,6 +47,7 @@ def summary(books: Books) -> dict[str, Any]:
             "acts": acts,
             "charges": [get_charge(tx, row["id"]) for row in charges],
             "refunds": [_refund(row) for row in tx.execute("SELECT * FROM refunds ORDER BY seq")],
+            "tickets": all_tickets(tx),
             "requests": [_request(row) for row in tx.execute("SELECT * FROM requests ORDER BY seq")],
         }
 

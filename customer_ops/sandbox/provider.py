@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from customer_ops.sandbox import actions, forms, keys, log
+from customer_ops.sandbox import actions, forms, keys, log, tickets
 from customer_ops.sandbox.answers import Answer, ApiError, server_error
 from customer_ops.sandbox.books import Books
 from customer_ops.sandbox.faults import BEFORE, Fault, FaultPlan, Kind, Sighting
@@ -37,6 +37,7 @@ class Terms:
     account_key: str
     key_window_seconds: float = 24 * 3600.0
     strict_digits: bool = False
+    search_lag_seconds: float = 0.0
 
 
 class Provider:
@@ -44,6 +45,7 @@ class Provider:
 
     def __init__(self, books: Books, plan: FaultPlan, holds: Holds, terms: Terms) -> None:
         self.books, self.plan, self.holds, self.terms = books, plan, holds, terms
+        self.search_lag_seconds = terms.search_lag_seconds
 
     def handle(self, request: Request, line: Line) -> None:
         """Serve one request."""
@@ -90,6 +92,9 @@ class Provider:
                 return Answer(200, actions.get_refund(tx, match[1], now=now))
             if match := re.fullmatch(r"/v1/charges/(\w+)", seen.path):
                 return Answer(200, actions.get_charge(tx, match[1]))
+            if seen.path == tickets.PATH:
+                lag_seconds = self.search_lag_seconds
+                return Answer(200, tickets.search(tx, seen.params, now=now, lag_seconds=lag_seconds))
         raise _unknown_address(seen)
 
     def _post(self, request: Request, fault: Fault | None) -> Answer:
@@ -127,6 +132,9 @@ class Provider:
         if seen.path == "/v1/refunds":
             refund, pending = forms.parse_refund(seen.params), _pending_of(fault)
             return lambda tx, origin: actions.create_refund(tx, refund, origin, pending=pending, strict=strict)
+        if seen.path == tickets.PATH:
+            ticket = tickets.parse(seen.params)
+            return lambda tx, origin: tickets.open_ticket(tx, ticket, origin)
         raise _unknown_address(seen)
 
     def _act(self, request: Request, fault: Fault | None, act: Act) -> Answer:

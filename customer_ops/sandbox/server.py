@@ -18,7 +18,7 @@ from customer_ops.sandbox import control_api
 from customer_ops.sandbox.actions import new_id
 from customer_ops.sandbox.answers import Answer, ApiError
 from customer_ops.sandbox.faults import Sighting
-from customer_ops.sandbox.forms import parse_body
+from customer_ops.sandbox.forms import parse_body, parse_json
 from customer_ops.sandbox.line import Line
 from customer_ops.sandbox.provider import Provider, Request
 
@@ -95,6 +95,7 @@ class Sandbox:
         self.provider.holds.release()
         self.provider.holds.wait_until_done(timeout_seconds=5)
         self.provider.books.empty()
+        self.provider.search_lag_seconds = self.provider.terms.search_lag_seconds
         self.listen()
 
     def _cancel_reopening(self) -> None:
@@ -160,7 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _sighting(self, path: str, query: str, body: str) -> Sighting:
         assert self.command is not None
-        params = parse_body(body if self.command == "POST" else query)
+        is_json = self.command == "POST" and self.headers.get_content_type() == "application/json"
+        params = parse_json(body) if is_json else parse_body(body if self.command == "POST" else query)
         # Stripe takes keys with POST; a GET repeats nothing.
         key = self.headers.get("Idempotency-Key") if self.command == "POST" else None
         return Sighting(method=self.command, path=path, params=params, key=key)

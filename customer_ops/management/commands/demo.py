@@ -23,6 +23,8 @@ QUEUE = "durableflows-demo"  # a broker that is shared with another project keep
 QUICK = {
     "PAYMENTS_TIMEOUT_SECONDS": "5",
     "PAYMENTS_SETTLE_SECONDS": "10",
+    "TICKETS_TIMEOUT_SECONDS": "5",
+    "TICKETS_SETTLE_SECONDS": "10",
     "DURABLEFLOWS_STALE_SECONDS": "6",
 }
 # A check reports the deaths that it causes to nobody, and speaks plain HTTP with this machine.
@@ -112,7 +114,7 @@ def _welcome(here: Place, first: str) -> str:
         ("Runs", f"{here.url}/admin/durableflows/", "as admin"),
         ("Step tasks", flower_address, f"as {flower.NAME}, in Flower"),
         ("Mails", f"{here.mails_url}/", "no log-in: what went out to customers"),
-        ("Payment provider", here.payments_url, "an API with its own books, for the worker's key only"),
+        ("Payments, tickets", here.payments_url, "two APIs with their own books, for the worker's key only"),
     )
     width = max(len(address) for _, address, _ in rows)
     lines = "\n".join(f"  {name:<17}{address:<{width}}  {who}" for name, address, who in rows)
