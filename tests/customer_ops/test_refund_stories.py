@@ -161,6 +161,27 @@ def test_a_refund_that_the_provider_refuses_frees_the_charge_and_is_handed_to_an
     assert [ticket.subject for ticket in Ticket.objects.all()] == ["Refund of $60.00 for order R-1 could not be paid"]
 
 
+def test_the_help_desk_has_a_ticket_before_the_customer_is_promised_a_colleague(
+    world: World, sandbox: RunningSandbox, payments: PaymentsClient, agent: User, settings: LazySettings
+) -> None:
+    settings.TICKETS_URL, settings.TICKETS_KEY = sandbox.url, KEY
+    charge = charge_of(payments, usd("100.00"))
+    payments.refund(call("df_by_hand"), charge_id=charge.provider_id, amount=usd("80.00"))
+    sandbox.fault("rate_limited", path="/tickets")
+
+    request = ask(charge, usd("60.00"), agent)
+    world.run_until_idle()
+    promised, tickets = list(mail.outbox), sandbox.books().tickets
+    world.run_through()
+
+    assert (promised, tickets) == ([], [])
+    (ticket,) = sandbox.books().tickets
+    assert ticket["subject"] == "Refund of $60.00 for order R-1 could not be paid"
+    assert Ticket.objects.get().provider_id == ticket["id"]
+    assert [sent.subject for sent in mail.outbox] == ["Your refund for order R-1 is delayed"]
+    assert run_of(request).state == RunState.FAILED
+
+
 def test_a_mail_that_is_refused_for_good_is_handed_to_an_agent_and_the_refund_stays_done(
     world: World, payments: PaymentsClient, agent: User, settings: LazySettings
 ) -> None:
