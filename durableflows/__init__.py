@@ -7,7 +7,7 @@ answer and cancel runs are in `durableflows.api`, which needs the app registry.
 from durableflows.core.declare import Workflow, approval, effect, step
 from durableflows.core.definition import Budget, Escalate, Facts, Retry
 from durableflows.core.directives import StepReturn, fail, succeed
-from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
+from durableflows.core.effects import CannotTell, EffectCall, EventOutcome, EventReading, Found, NotFound
 from durableflows.core.merge import Merge
 from durableflows.core.migrations import migration
 from durableflows.core.money import Money
@@ -52,6 +52,8 @@ __all__ = [
     "DurableflowsError",
     "EffectCall",
     "Escalate",
+    "EventOutcome",
+    "EventReading",
     "Facts",
     "FactsChanged",
     "Found",

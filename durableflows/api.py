@@ -13,6 +13,7 @@
     api.signal(run_id, "paid", {"amount": 5}, dedup_key=event_id)
     api.answer(request_id, "approve", by=user, facts_digest=shown)
     api.resolve_effect(effect_id, "happened", by=user, reason="seen in the dashboard", row_version=7, receipt={...})
+    api.provider_event("payments", body["id"], body, kind=body["type"])
     api.explain(run_id, by=user)
 
 `by=None` means trusted code of the project itself. A reason is something to be seen; what looks like a secret in it,
@@ -32,10 +33,10 @@ from durableflows.core.state import WorkflowState
 from durableflows.errors import InvalidState
 from durableflows.explain import Explanation, Line, explain_run
 from durableflows.explain_words import Fact
-from durableflows.models import ApprovalRequest, SideEffect, Signal, WorkflowRun
+from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, Signal, WorkflowRun
 from durableflows.selectors import run_for
 from durableflows.services import abandon as abandoning
-from durableflows.services import approvals, limits, migrations, operations, reconcile, runs, signals
+from durableflows.services import approvals, limits, migrations, operations, provider_events, reconcile, runs, signals
 from durableflows.services import edit as editing
 from durableflows.services import preview as previews
 from durableflows.services import redrive as redriving
@@ -56,6 +57,7 @@ __all__ = [
     "migrate",
     "pause",
     "preview",
+    "provider_event",
     "redrive",
     "resolve_effect",
     "resume",
@@ -277,6 +279,20 @@ def resolve_effect(
         raise InvalidState(f"a receipt is a mapping of names to values, not {type(receipt).__name__}")
     given = None if receipt is None else dict(receipt)
     return reconcile.resolve_effect(effect_id, verdict, by=by, reason=reason, row_version=row_version, receipt=given)
+
+
+def provider_event(
+    provider: str, event_id: str, body: Mapping[str, Any], *, kind: str = "", happened_at: datetime | None = None
+) -> ProviderEvent:
+    """Take what a provider tells on its own, once for each event id; copies, early and late ones are harmless.
+
+    For trusted code that knows where the body is from; `durableflows.webhooks` is the door that proves it. Stored
+    first, then judged: at once, or after the caller's transaction, or by a sweep.
+
+    Shapes and units   body: as the effect's `event` reads it; kind, happened_at: the provider's words for people
+    Raises             InvalidState for what cannot be kept: no id, too large, no JSON
+    """
+    return provider_events.take(provider, event_id, body, kind=kind, happened_at=happened_at)
 
 
 def explain(run_id: UUID | str, *, by: Any = None) -> Explanation:

@@ -65,6 +65,14 @@ class Boundary(StrEnum):
     """The question is counted and its answer is lost. The question's own lease runs out, and it is asked again."""
     LOOKUP_AFTER_COMMIT = "lookup: after commit"
     """The answer is in the effect's row; a sweep looks at the step and lets it go on."""
+    PROVIDER_EVENT_BEFORE_COMMIT = "provider event: before commit"
+    """The event is not stored, and its provider was not told that it arrived: it sends it again."""
+    PROVIDER_EVENT_AFTER_COMMIT = "provider event: after commit"
+    """The event is stored, once, and not judged: a sweep judges it if nobody has. A copy changes nothing."""
+    EVENT_JUDGED_BEFORE_COMMIT = "provider event judged: before commit"
+    """The event waits as before, and the effect is as it was; a sweep judges it."""
+    EVENT_JUDGED_AFTER_COMMIT = "provider event judged: after commit"
+    """What it tells is in the effect's row and in the event's; a sweep looks at the step and lets it go on."""
 
 
 _hook: Callable[[Boundary], None] | None = None

@@ -45,6 +45,8 @@ class Settings:
     """An effect that was found absent is looked up once more after this."""
     MAX_STATE_BYTES: int = 262144
     """Largest checkpoint. Keep larger values elsewhere, and a reference in the state."""
+    MAX_EVENT_BYTES: int = 262144
+    """Largest body of an event that a provider sends; a larger one is refused."""
     MAX_ARTIFACT_BYTES: int = 104857600
     """Largest artifact that a step may keep."""
     ARTIFACT_STORAGE: str = "default"

@@ -236,16 +236,34 @@ def _dispatched(fact: Fact) -> Said:
 
 
 def _recorded(fact: Fact) -> Said:
-    name, by = _effect(fact), " when it was looked up" if fact.data.get("by") == "lookup" else ""
+    name, by = _effect(fact), _told_by(fact)
     said: dict[str, Said] = {
         "CONFIRMED": (f"{name} is confirmed{by}{_reference(fact)}", "certain"),
-        "REJECTED": (f"{name} was refused by the provider{by}: it did not happen", "certain"),
+        "REJECTED": (f"{name} {_no(fact)}{by}: it did not happen", "certain"),
+        "REVERSED": (f"{name} had happened, and was taken back{by}", "problem"),
         "ACCEPTED": (f"{name} was accepted by the provider{by}, which is not done with it", "waiting"),
         "PLANNED": (f"{name} was not done: {fact.text('answer')}", "certain"),
         "UNKNOWN": (f"{name} is in doubt, it may have happened: {_doubt(fact)}", "unknown"),
     }
     state = fact.text("state")
     return said.get(state, (f"{name}: {fact.text('answer')}; it is {state}", "note"))
+
+
+def _told_by(fact: Fact) -> str:
+    """Where the answer comes from, when it is not the answer to a request."""
+    ways = {"lookup": " when it was looked up", "event": f" by an event of {plain(fact.provider) or 'the provider'}"}
+    return ways.get(fact.text("by"), "")
+
+
+def _no(fact: Fact) -> str:
+    return "is reported as failed" if fact.data.get("by") == "event" else "was refused by the provider"
+
+
+def _event(fact: Fact) -> Said:
+    if fact.data.get("verdict") != "older":  # `effect.recorded` or `effect.alert` beside it says more, or it is a copy
+        return None
+    provider = plain(fact.provider) or "the provider"
+    return _with(f"{_effect(fact)}: an event of {provider} came late", fact.text("text")), "note"
 
 
 def _doubt(fact: Fact) -> str:
@@ -387,6 +405,7 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "effect.absent": _simple("{effect} was looked up and not found: it did not happen", "certain", ""),
     "effect.audited": _simple("{effect} was looked up once more: it did not happen", "certain", ""),
     "effect.resolved": _resolved,
+    "effect.event": _event,
     "effect.alert": _simple("{effect} needs a look", "problem", "text"),
     "each.opened": _opened,
     "child.started": _simple("{step}: a run was started", "done", "workflow"),

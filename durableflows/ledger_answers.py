@@ -9,9 +9,10 @@ from datetime import datetime
 from uuid import UUID
 
 from durableflows import clock, journal
+from durableflows.core.events import is_overtaken, is_same_act
 from durableflows.core.fold import Fold, fold
 from durableflows.core.outcomes import Answer, AnswerKind
-from durableflows.core.payload import JSON, redact, same
+from durableflows.core.payload import JSON, redact
 from durableflows.core.states import EffectState, StepState
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step
@@ -47,16 +48,23 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         is_holder=is_holder,
         doubted=row.in_doubt_since is not None or (row.send_count > 1 and _others_open(row, send, now)),
         run_ended=run.has_settled,
-        same_receipt=same(row.receipt, answer.receipt),
+        same_receipt=is_same_act(row.receipt, answer.receipt),
     )
-    if change.verb is not None and step.is_unsettled:
-        _wake(run, step, now)
+    if is_overtaken(EffectState(row.state), row.receipt, answer.receipt):
+        change = Fold(closes=change.closes)
+    if change.verb is not None:
+        wake(run, step, now)
     apply_fold(run, step, row, change, answer, now=now, source="send")
     return EffectState(row.state)
 
 
-def _wake(run: WorkflowRun, step: StepRun, now: datetime) -> None:
-    """A late answer tells what the step waits to know: it is looked at again, even if a person was asked (P10)."""
+def wake(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    """Let a step that waits to know what was just told be looked at again, even if a person was asked (P10).
+
+    The caller holds both locks and stores the run's alert.
+    """
+    if not step.is_unsettled:
+        return
     if step.needs_person and run.alert[:300] == step.waits_for:
         run.alert, run.alert_at = "", None
     step.wake_at, step.needs_person = now, False
@@ -90,8 +98,9 @@ def apply_fold(
     """Write what an answer makes of the row, with its event and, when it surprises, an alert on the run."""
     row = row_locked
     _change(row, change, answer, now)
-    if change.alert:
-        run_locked.alert, run_locked.alert_at = f"{row.effect}: {change.alert}", now
+    loud = change.alert or change.notice
+    if loud:
+        run_locked.alert, run_locked.alert_at = f"{row.effect}: {loud}", now
     facts: dict[str, JSON] = {
         "effect": row.effect,
         "operation": row.operation,
@@ -101,10 +110,18 @@ def apply_fold(
         "receipt": redact(answer.receipt),
     }
     journal.record(run_locked, "effect.recorded", at=now, step=step_locked, data=facts)
-    if change.alert:
-        journal.record(
-            run_locked, "effect.alert", at=now, step=step_locked, data={"effect": row.effect, "text": change.alert}
-        )
+    if loud:
+        journal.record(run_locked, "effect.alert", at=now, step=step_locked, data={"effect": row.effect, "text": loud})
+    run_locked.store("alert", "alert_at", *journal.FIELDS)
+
+
+def contradict(run_locked: WorkflowRun, step_locked: StepRun, row_locked: SideEffect, text: str, now: datetime) -> None:
+    """Write that a provider's word does not fit the row: loud, and nothing of the row's state changes."""
+    row = row_locked
+    row.contradiction = text
+    row.store("contradiction")
+    run_locked.alert, run_locked.alert_at = f"{row.effect}: {text}", now
+    journal.record(run_locked, "effect.alert", at=now, step=step_locked, data={"effect": row.effect, "text": text})
     run_locked.store("alert", "alert_at", *journal.FIELDS)
 
 
@@ -112,7 +129,7 @@ def _change(row: SideEffect, change: Fold, answer: Answer, now: datetime) -> Non
     """Make the row's move, with what follows from the state it leads to."""
     if change.verb is not None:
         row.move(change.verb)
-    if answer.kind in (AnswerKind.RECEIPT, AnswerKind.ACCEPTED) and change.verb is not None:
+    if answer.receipt is not None and change.verb not in (None, "reverse"):  # that it happened stays on the record
         row.receipt = answer.receipt
     if row.state == EffectState.UNKNOWN and row.in_doubt_since is None:
         row.in_doubt_since = now

@@ -78,7 +78,10 @@ class ProviderEventAdmin(ReadOnly):
     """What providers told on their own."""
 
     tenant = "effect__run__tenant"
-    list_display = ("event_id", "provider", "arrived_at", "effect", "verdict")
+    list_display = ("event_id", "provider", "kind", "arrived_at", "effect", "verdict", "reason", "copies")
+    list_filter = ("verdict",)
+    search_fields = ("event_id__exact",)
+    search_help_text = "The whole event id"
     list_select_related = ("effect",)
 
 

@@ -331,6 +331,9 @@ def _effect_problems(effect: EffectDefinition[object], undo: object) -> Iterator
     yield from _effect_time_problems(effect)
     if effect.resend_when_absent and effect.lookup is None:
         yield "resend_when_absent=True without lookup: nobody can say that it is absent, give lookup=<function>"
+    reader: object = effect.event
+    if reader is not None and not callable(reader):
+        yield f"event={reader!r}: a function of an event's body is needed, it returns an EventReading or None"
     if effect.accepted_within is not None and effect.accepted is None:
         yield "accepted_within without accepted: no receipt can be pending, give accepted=<function of the receipt>"
 

@@ -25,7 +25,7 @@ from durableflows.core.definition import (
     WorkflowDefinition,
 )
 from durableflows.core.directives import StepReturn
-from durableflows.core.effects import EffectCall, LookupAnswer
+from durableflows.core.effects import EffectCall, EventReader, LookupAnswer
 from durableflows.core.fingerprint import structure_of
 from durableflows.core.merge import declared as declared_merges
 from durableflows.core.migrations import MigrationDeclaration
@@ -167,10 +167,12 @@ def effect(
     accepted: Callable[[R], bool] | None = None,
     accepted_within: timedelta | None = None,
     resend_when_absent: bool = False,
+    event: EventReader | None = None,
 ) -> Callable[[Callable[Concatenate[EffectCall, P], R]], EffectDefinition[R]]:
     """Make a function an effect: `def refund_payment(call: EffectCall, *, charge_id: str) -> RefundReceipt`.
 
-    Shapes and units   as `EffectDefinition`; lookup: called with the call and the same arguments, after a lost answer
+    Shapes and units   as `EffectDefinition`; lookup: called with the call and the same arguments, after a lost answer;
+                       event: pure, body -> EventReading or None, for what the provider tells on its own
     Raises             InvalidDefinition when the function or a number cannot keep the promises
     """
 
@@ -189,6 +191,7 @@ def effect(
             accepted=accepted,
             accepted_within=accepted_within,
             resend_when_absent=resend_when_absent,
+            event=event,
         )
         check.check_effect(definition, undo=undo)
         return definition

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from durableflows.core import shape
 from durableflows.core.arguments import Arguments
+from durableflows.core.effects import EventReader
 from durableflows.core.merge import Merge
 from durableflows.core.migrations import MigrationDefinition
 from durableflows.core.payload import JSON, sha256, storable_text
@@ -167,7 +168,8 @@ class EffectDefinition(Generic[R_co]):
 
     Shapes and units   key_window: how long the provider honours a key, None: it has no keys; settle_seconds: after
                        which a send has landed or is lost; timeout_seconds: wall time of one call; accepted: whether
-                       a receipt says "pending"; accepted_within: how long it may stay so before a person is asked
+                       a receipt says "pending"; accepted_within: how long it may stay so before a person is asked;
+                       event: reads what the provider tells on its own (`core.events.EventReading`)
     """
 
     name: str
@@ -183,6 +185,7 @@ class EffectDefinition(Generic[R_co]):
     accepted: Callable[[R_co], bool] | None = None
     accepted_within: timedelta | None = None
     resend_when_absent: bool = False
+    event: EventReader | None = None
 
     @property
     def resend_window(self) -> timedelta | None:

@@ -1,15 +1,18 @@
-"""What passes between the engine and code that acts outside: one call, and three answers to "did it happen?".
+"""What passes between the engine and code that acts outside: one call, three answers to "did it happen?", and what a
+provider tells on its own.
 
-Owns `EffectCall`, which the engine makes for each send and effect functions receive first, and the answers
-of lookup functions. Never sends anything and never writes a row.
+Owns `EffectCall`, which the engine makes for each send and effect functions receive first, the answers of lookup
+functions, and what readers of events return. Never sends anything and never writes a row.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Generic, TypeAlias, TypeVar
+from enum import StrEnum
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from durableflows.errors import NeverSent
+from durableflows.errors import InvalidDefinition, NeverSent
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -69,3 +72,48 @@ class CannotTell:
 
 LookupAnswer: TypeAlias = Found[R_co] | NotFound | CannotTell
 """What a lookup function returns: lookup(call, **the same arguments) -> Found | NotFound | CannotTell."""
+
+
+class EventOutcome(StrEnum):
+    """What an event says of the act."""
+
+    PENDING = "pending"
+    """It is accepted, neither done nor failed."""
+    HAPPENED = "happened"
+    FAILED = "failed"
+    """It did not come about, or was taken back: for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventReading:
+    """What a project's reader has found in the body of an event.
+
+    key         the effect's key, where the request carried it (call.key, in the provider's metadata)
+    reference   the provider's own name of the act: the `id` of its receipt; for providers that give no key back
+    receipt     of the effect's receipt type; needed unless it failed
+    facts       argument of the effect -> what the event says of it; where one differs, the event contradicts
+    at          when it happened, by the provider's clock: of two ends the later one counts
+    Raises      InvalidDefinition for a reading that names no effect, or has no receipt of what happened
+    """
+
+    outcome: EventOutcome
+    key: str = ""
+    reference: str = ""
+    receipt: object = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    reason: str = ""
+    at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.outcome, EventOutcome):
+            raise InvalidDefinition(f"EventReading: outcome={self.outcome!r}, an EventOutcome is needed")
+        if not self.key and not self.reference:
+            raise InvalidDefinition("EventReading: a key or a reference is needed, or return None: about no effect")
+        if self.receipt is None and self.outcome is not EventOutcome.FAILED:
+            raise InvalidDefinition(f"EventReading: {self.outcome} without a receipt")
+        if self.at is not None and self.at.tzinfo is None:
+            raise InvalidDefinition("EventReading: at needs a time zone")
+
+
+EventReader: TypeAlias = Callable[[Mapping[str, Any]], EventReading | None]
+"""Pure: the body of an event -> what it says, or None for one that is about no effect of this kind."""

@@ -13,11 +13,15 @@ _SURPRISED = frozenset({EffectState.PLANNED, EffectState.ABSENT, EffectState.REJ
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """`verb`: the move to make, if any. `closes`: no send of the row can act any more. `alert`: for a person's eyes."""
+    """`verb`: the move to make, if any. `closes`: no send of the row can act any more.
+
+    `alert`: it contradicts what was known, and stays loud until a person has looked; `notice`: told to a person too.
+    """
 
     verb: str | None = None
     closes: bool = False
     alert: str = ""
+    notice: str = ""
 
 
 def fold(

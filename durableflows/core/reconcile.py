@@ -47,6 +47,7 @@ class EffectFacts:
     accepted_at: datetime | None
     person_said_absent: bool
     said_already: bool = False
+    has_event: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ def _accepted(effect: EffectFacts, now: datetime) -> Move:
     within = effect.accepted_within
     if within is not None and effect.accepted_at is not None and now >= effect.accepted_at + within:
         return Move(Next.PERSON, now, f"{effect.name} was accepted and is not done after {within}")
+    if not effect.has_lookup and effect.has_event and within is not None and effect.accepted_at is not None:
+        return Move(Next.WAIT, effect.accepted_at + within, f"{effect.name} was accepted; the provider tells the rest")
     if not effect.has_lookup:
         return Move(Next.PERSON, now, f"{effect.name} was accepted; nobody can be asked whether it is done")
     if effect.lookup_must_end_by is not None and now < effect.lookup_must_end_by:

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from datetime import timedelta
 from uuid import UUID
 
-from django.db.models import Count, JSONField, Q, Value
+from django.db.models import Count, JSONField, Q, QuerySet, Value
 
 from durableflows import ledger
+from durableflows.core.events import EventVerdict
 from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
 from durableflows.errors import InvalidState
+from durableflows.models import ProviderEvent
+from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
 
@@ -29,6 +32,7 @@ def examine_effects(scope: Scope) -> list[Finding]:
         *listed("arguments-changed", _changed(scope)),
         *listed("contradiction", _contradicted(scope)),
         *listed("audit-due", _audits(scope)),
+        *_examine_events(scope),
         *listed("inherited", _inherited(scope)),
         *listed("inherited-look-overdue", _inherited_late(scope)),
     ]
@@ -114,6 +118,25 @@ def _audits(scope: Scope) -> Found:
             run_id,
             f"{effect} ({pk}) was found absent and is to be looked up once more, since {at:%Y-%m-%d %H:%M} UTC",
         )
+
+
+def _examine_events(scope: Scope) -> list[Finding]:
+    """What providers told: judged late, or about nothing that we know. They belong to no run until they are judged."""
+    if scope.run_id is not None:
+        return []
+    events = ProviderEvent.objects.using(database()).order_by("arrived_at")
+    late = scope.now - timedelta(seconds=MARGIN_SECONDS)
+    return [
+        *listed("event-overdue", _told(events.filter(judge_at__lt=late))),
+        *listed("event-unmatched", _told(events.filter(verdict=EventVerdict.UNMATCHED).exclude(key=""))),
+        *listed("event-unreadable", _told(events.filter(verdict=EventVerdict.UNREADABLE))),
+    ]
+
+
+def _told(events: "QuerySet[ProviderEvent]") -> Iterator[tuple[UUID | None, str]]:
+    rows = events.values_list("event_id", "provider", "arrived_at", "reason")
+    for event_id, provider, at, reason in rows.iterator(chunk_size=CHUNK):
+        yield None, f"event {event_id} of {provider}, {at:%Y-%m-%d %H:%M} UTC: {reason or 'not judged yet'}"
 
 
 def _inherited(scope: Scope) -> Found:

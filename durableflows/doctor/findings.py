@@ -107,6 +107,7 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "end-overdue": (Severity.DUE, _TICKER),
     "cleanup-overdue": (Severity.DUE, _TICKER),
     "inherited-look-overdue": (Severity.DUE, "A worker looks it up. " + _TICKER),
+    "event-overdue": (Severity.DUE, _TICKER),
     "audit-due": (Severity.DUE, "A worker looks it up. " + _TICKER),
     "parked": (Severity.ATTENTION, _EXPLAIN + "cure the reason, then retry or cancel; resume what was paused."),
     "cleanup-not-done": (
@@ -117,6 +118,14 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "needs-person": (
         Severity.ATTENTION,
         _EXPLAIN + "then find out what happened: `manage.py durableflows resolve EFFECT ...`.",
+    ),
+    "event-unmatched": (
+        Severity.ATTENTION,
+        "It names a key of ours that no effect has: look for it at the provider, and whose it is.",
+    ),
+    "event-unreadable": (
+        Severity.ATTENTION,
+        "Mend the effect's `event` function, then let the provider send it again: it is read anew.",
     ),
     "contradiction": (Severity.ATTENTION, "Compare with the provider's books; nothing was overwritten."),
     "unclaimed": (Severity.ATTENTION, "Start a worker that listens to the step's queue and knows its workflow."),

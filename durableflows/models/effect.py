@@ -4,10 +4,15 @@ from typing import ClassVar
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.json import KT
+from django.db.models.functions import Left
 
 from durableflows.core.keys import new_id
 from durableflows.core.states import EFFECT_IN_DOUBT, EFFECT_MOVES, EFFECT_OPEN, EffectState
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
+
+REFERENCE = Left(KT("receipt__id"), 255)
+"""The provider's own name of what it did: the receipt's `id`. Cut, since an index takes no text of any length."""
 
 
 class SideEffect(EngineRow):
@@ -88,6 +93,7 @@ class SideEffect(EngineRow):
                 condition=Q(state__in=["DISPATCHED", "UNKNOWN", "ACCEPTED"]),
                 name="durableflows_effect_open",
             ),
+            models.Index("provider", REFERENCE, name="durableflows_effect_reference"),
         ]
 
     def __str__(self) -> str:
@@ -180,18 +186,37 @@ class EffectSend(models.Model):
 
 
 class ProviderEvent(models.Model):
-    """What a provider told us on its own, once by its event id."""
+    """What a provider told us on its own, once by its event id. Only `services.provider_events` writes it.
+
+    `body` is masked and for people; `outcome` to `happened_at` are what the project's reader found in it. `judge_at`:
+    when it is due to be judged, None: it never is again.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     provider = models.CharField(max_length=100)
     event_id = models.CharField(max_length=200)
+    kind = models.CharField(max_length=100, blank=True, default="")
     body_digest = models.CharField(max_length=64)
     body = models.JSONField(default=dict)
+    copies = models.PositiveIntegerField(default=1)
     arrived_at = models.DateTimeField()
+
+    outcome = models.CharField(max_length=20, blank=True, default="")
+    key = models.CharField(max_length=255, blank=True, default="")
+    reference = models.CharField(max_length=255, blank=True, default="")
+    receipt = models.JSONField(null=True, blank=True)
+    facts = models.JSONField(default=dict)
+    said = models.TextField(blank=True, default="")
+    happened_at = models.DateTimeField(null=True, blank=True)
+
     effect = models.ForeignKey(
         SideEffect, null=True, blank=True, on_delete=models.PROTECT, related_name="provider_events"
     )
     verdict = models.CharField(max_length=40, blank=True, default="")
+    reason = models.TextField(blank=True, default="")
+    judged_at = models.DateTimeField(null=True, blank=True)
+    tries = models.PositiveIntegerField(default=0)
+    judge_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         app_label = "durableflows"
@@ -199,6 +224,10 @@ class ProviderEvent(models.Model):
         ordering: ClassVar = ["arrived_at", "id"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["provider", "event_id"], name="durableflows_provider_event"),
+        ]
+        indexes: ClassVar = [
+            models.Index(fields=["judge_at"], condition=Q(judge_at__isnull=False), name="durableflows_event_due"),
+            models.Index(fields=["verdict", "arrived_at"], name="durableflows_event_verdict"),
         ]
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from durableflows.core.states import STEP_OPEN
 from durableflows.errors import NotFoundError
 from durableflows.models.approval import ApprovalRequest
 from durableflows.models.compiled import LockBy
-from durableflows.models.effect import SideEffect
+from durableflows.models.effect import ProviderEvent, SideEffect
 from durableflows.models.run import WorkflowRun
 from durableflows.models.step import StepRun
 
@@ -78,3 +78,12 @@ def lock_request(request_id: UUID) -> ApprovalRequest:
     if request is None:
         raise NotFoundError(f"there is no request {request_id}")
     return request
+
+
+def lock_event(event_id: UUID) -> ProviderEvent:
+    """Lock a provider's event; the caller holds run, step and effect, where it has one. Raises NotFoundError."""
+    rows = ProviderEvent.objects.using(settings().DATABASE).select_for_update(no_key=True)
+    event = rows.filter(pk=event_id).first()
+    if event is None:
+        raise NotFoundError(f"there is no provider event {event_id}")
+    return event

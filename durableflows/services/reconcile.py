@@ -100,7 +100,7 @@ def move_for(run: WorkflowRun, step: StepRun, row: SideEffect, now: datetime) ->
 
 def facts_of(run: WorkflowRun, row: SideEffect) -> EffectFacts:
     """The row and its declaration as a value. Where the declaration is not known here, nothing can be asked."""
-    effect = _declared(run, row)
+    effect = declared(run, row)
     return EffectFacts(
         name=row.effect,
         state=EffectState(row.state),
@@ -117,10 +117,12 @@ def facts_of(run: WorkflowRun, row: SideEffect) -> EffectFacts:
         accepted_at=row.accepted_at,
         person_said_absent=row.verdict == "did_not_happen",
         said_already=ledger_facts.said_already(row),
+        has_event=effect is not None and effect.event is not None,
     )
 
 
-def _declared(run: WorkflowRun, row: SideEffect) -> EffectDefinition[object] | None:
+def declared(run: WorkflowRun, row: SideEffect) -> EffectDefinition[object] | None:
+    """The declaration of an effect's row, where this process has it."""
     try:
         return registry.get(run.workflow, run.version).effects.get(row.effect)
     except InvalidDefinition:
@@ -239,7 +241,7 @@ def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None
         raise InvalidState("saying that it happened needs the receipt, or the provider's reference in its place")
     given = storable(receipt)
     canonical(given)
-    effect = _declared(run, row)
+    effect = declared(run, row)
     if effect is not None and run.lets(of_cleanup=row.step.of_cleanup):
         effect.load_receipt(given)  # the step goes on with it, and a receipt is never changed afterwards
     row.confirm()
@@ -255,14 +257,14 @@ def _did_not_happen(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
     if row.state == EffectState.UNKNOWN:
         row.find_absent()
     row.in_doubt_since = row.next_lookup_at = row.settles_at = None
-    effect = _declared(run, row)
+    effect = declared(run, row)
     is_audited = row.state == EffectState.ABSENT and (effect is None or effect.lookup is not None)
     if is_audited:  # without a lookup the audit would be due for ever
         row.audit_at = row.audit_at or now + timedelta(seconds=settings().AUDIT_SECONDS)
 
 
 def _ask_again(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
-    effect = _declared(run, row)
+    effect = declared(run, row)
     if effect is None or effect.lookup is None:
         raise InvalidState(f"{row.effect} has no lookup: nobody can be asked; say whether it happened")
     if row.state == EffectState.ABSENT:

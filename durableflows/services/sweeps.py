@@ -35,7 +35,7 @@ from durableflows.core.states import (
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.models.step import GOES_ON
-from durableflows.services import abandon, approvals, children, ends, reconcile
+from durableflows.services import abandon, approvals, children, ends, provider_events, reconcile
 from durableflows.services.outbox import send_ready, send_unclaimed
 from durableflows.services.turns import all_steps, each, judged_here, lock_going_on, while_open
 from durableflows.transactions import database, is_away, transact
@@ -272,6 +272,11 @@ def end_lost_audits(now: datetime) -> int:
     return each(rows.order_by("audit_at"), lambda pk: reconcile.end_audit_if_lost(pk, known))
 
 
+def judge_events(now: datetime) -> int:
+    """Judge what providers told and nobody has judged: its run was busy, its effect not there yet, or somebody died."""
+    return each(provider_events.due(now), provider_events.settle)
+
+
 def expire_requests(now: datetime) -> int:
     """Escalate or deny requests whose time is over, unless nobody knows where that would lead."""
     rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, expires_at__lte=now)
@@ -318,6 +323,7 @@ SWEEPS: dict[str, Callable[[datetime], int]] = {
     "unsent steps": send_ready,
     "lost messages": send_unclaimed,
     "unknown releases": park_unknown,
+    "provider events": judge_events,
     "unsettled effects": look_at_unsettled,
     "audits": audit_absent,
     "lost audits": end_lost_audits,

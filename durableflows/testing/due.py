@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from durableflows.core.states import RUN_MOVING, STEP_OPEN, ApprovalState, EffectState, EndingPhase, RunState, StepState
-from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
 
 MOVING = [str(state) for state in RUN_MOVING]
@@ -73,6 +73,7 @@ def look(known: Sequence[UUID]) -> Due:
         due.always.add("quiet ends")
     due.moments += _steps(ids, due)
     due.moments += _effects(ids, is_ending=is_ending)
+    due.moments += _events()
     requests = list(_requests(ids))
     due.moments += requests
     due.asks |= bool(requests)
@@ -108,6 +109,12 @@ def _effects(ids: list[UUID], *, is_ending: bool) -> Iterator[tuple[datetime, tu
             yield asked_until + _AFTER, ("unsettled effects", "audits")
         if state == EffectState.ABSENT and audit_at is not None:
             yield audit_at, ("audits", "lost audits")
+
+
+def _events() -> Iterator[tuple[datetime, tuple[str, ...]]]:
+    rows = ProviderEvent.objects.using(database()).filter(judge_at__isnull=False)
+    for judge_at in filter(None, rows.values_list("judge_at", flat=True)):
+        yield judge_at, ("provider events",)
 
 
 def _requests(ids: list[UUID]) -> Iterator[tuple[datetime, tuple[str, ...]]]:

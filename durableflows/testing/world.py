@@ -12,7 +12,7 @@ from uuid import UUID
 from durableflows import clock, dispatch, lookups, runner
 from durableflows.core.states import RUN_MOVING, ApprovalState, EffectState, StepState
 from durableflows.errors import NotFoundError
-from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.services import children, reconcile, sweeps
 from durableflows.transactions import database
 
@@ -112,6 +112,8 @@ def next_due(*, after: datetime | None = None) -> datetime | None:
     moments += [moment + timedelta(microseconds=1) for moment in last]  # void when its last moment is over
     ending = SideEffect.objects.using(database()).filter(run__state="ENDING", settles_at__gt=clock.now())
     moments += [moment for moment in ending.values_list("settles_at", flat=True) if moment]
+    events = ProviderEvent.objects.using(database()).filter(judge_at__isnull=False)
+    moments += [moment for moment in events.values_list("judge_at", flat=True) if moment]
     return min((moment for moment in moments if after is None or moment > after), default=None)
 
 

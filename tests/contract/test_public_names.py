@@ -16,6 +16,7 @@ DECLARING = {
     "Workflow", "WorkflowState", "Run", "Money", "Facts", "step", "approval", "effect", "Retry", "Budget", "Escalate",
     "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail",
     "each", "sleep", "wait_for", "child", "Merge", "migration", "ArtifactRef", "SecretRef",
+    "EventOutcome", "EventReading",
 }  # fmt: skip
 ERRORS = {
     "DurableflowsError", "InvalidDefinition", "InvalidState", "UnknownWorkflow", "NotFoundError", "NotAllowed",
@@ -41,6 +42,7 @@ VERBS = {
     "cancel",
     "retry",
     "signal",
+    "provider_event",
     "answer",
     "resolve_effect",
     "explain",

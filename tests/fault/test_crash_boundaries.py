@@ -35,7 +35,16 @@ from durableflows.core.definition import EffectDefinition
 from durableflows.core.states import ApprovalState, EffectState, RunState, StepState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.testing import Boundary, Crash, World, crash_at, next_due
-from tests.support.flows import PayReceipt, Provider, act_then_raise, pay_effect, raise_without_acting
+from tests.support.flows import (
+    PayReceipt,
+    Provider,
+    act_then_raise,
+    answer_pending,
+    pay_effect,
+    raise_without_acting,
+    read_event,
+    told,
+)
 from tests.support.play import assert_sound, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -187,7 +196,7 @@ def desk(request, world: World, django_user_model) -> Desk:
     keyed, lookup = PROVIDERS[request.param]
     pays, mails = Provider(keyed=keyed), Provider(keyed=keyed)
     window = timedelta(hours=24) if keyed else None
-    pay_it = pay_effect(pays, key_window=window, with_lookup=lookup, resend_when_absent=lookup)
+    pay_it = pay_effect(pays, key_window=window, with_lookup=lookup, resend_when_absent=lookup, event=read_event)
     mail_it = mail_effect(mails, keyed=keyed, lookup=lookup)
     manager = django_user_model.objects.create_superuser("manager", password="x")
     return Desk(world, manager, pays, mails, order_workflow(pay_it, mail_it))
@@ -258,6 +267,23 @@ def _signal(desk: Desk) -> None:
     api.signal(desk.run_id, "begin", dedup_key="webhook 1")
 
 
+def being_told(desk: Desk) -> None:
+    """The provider accepts the payment and tells later that it is done; whom it tells dies, and it tells again."""
+    desk.pays.faults = [answer_pending]
+    desk.start()
+    desk.world.run_until_idle()
+    desk.answer()
+    desk.world.run_until_idle()
+    if not desk.survive(lambda: _tell(desk)):
+        _tell(desk)
+
+
+def _tell(desk: Desk) -> None:
+    key = desk.effect("test.pay").key
+    desk.pays.known[key] = PayReceipt(id="pay_1")
+    api.provider_event("test", "evt_1", told("done", key=key))
+
+
 def operating(desk: Desk) -> None:
     """An operator pauses the run and lets it go on; the page dies, and the operator presses again."""
     desk.start()
@@ -306,6 +332,10 @@ STORIES: dict[Boundary, Callable[[Desk], None]] = {
     Boundary.SIGNAL_AFTER_COMMIT: signalling,
     Boundary.CROSSING_BEFORE_COMMIT: beginning_a_child,
     Boundary.CROSSING_AFTER_COMMIT: beginning_a_child,
+    Boundary.PROVIDER_EVENT_BEFORE_COMMIT: being_told,
+    Boundary.PROVIDER_EVENT_AFTER_COMMIT: being_told,
+    Boundary.EVENT_JUDGED_BEFORE_COMMIT: being_told,
+    Boundary.EVENT_JUDGED_AFTER_COMMIT: being_told,
     Boundary.OPERATE_BEFORE_COMMIT: operating,
     Boundary.OPERATE_AFTER_COMMIT: operating,
     Boundary.LOOKUP_BEFORE_COMMIT: doubting,
@@ -372,6 +402,8 @@ def test_a_boundary_that_kills_again_and_again_ends_in_no_loop(desk: Desk, bound
         desk.start()
     if STORIES[boundary] is signalling:
         _signal(desk)
+    if STORIES[boundary] is being_told:
+        _tell(desk)
     desk.go_on()
     assert_ends_well(desk)
 

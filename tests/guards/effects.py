@@ -385,7 +385,7 @@ GUARDS = (
         "a late receipt wakes its step",
         "P10, rule 8",
         "ledger_answers.py",
-        "    if change.verb is not None and step.is_unsettled:\n        _wake(run, step, now)\n",
+        "    if change.verb is not None:\n        wake(run, step, now)\n",
         "",
         "tests/fault/test_late_receipts.py::test_a_receipt_that_comes_when_a_person_is_asked_lets_the_run_go_on",
     ),

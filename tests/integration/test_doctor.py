@@ -388,6 +388,7 @@ def test_every_code_has_a_case():
         "sent-after-main-path",
         "cleanup-overdue",
         "cleanup-not-done",
+        *("event-unmatched", "event-unreadable", "event-overdue"),  # test_provider_events.py
         "inherited",  # this and the next: test_abandon.py
         "inherited-look-overdue",
         "timer-overdue",  # this and the next: test_doctor_waits.py

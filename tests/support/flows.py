@@ -1,9 +1,10 @@
 """A small workflow around one effect, and a provider that a test scripts: books, lost answers, keys or none."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -11,6 +12,8 @@ from durableflows import (
     CannotTell,
     EffectCall,
     Escalate,
+    EventOutcome,
+    EventReading,
     Facts,
     Found,
     NotFound,
@@ -41,6 +44,7 @@ class PayReceipt(BaseModel, frozen=True):
     status: str = "done"
 
 
+Body = dict[str, Any]
 Fault = Callable[["Provider", EffectCall, int], PayReceipt]
 
 
@@ -124,6 +128,7 @@ def pay_effect(
     key_window: timedelta | None = timedelta(hours=24),
     with_lookup: bool = True,
     resend_when_absent: bool = False,
+    event: Callable[..., EventReading | None] | None = None,
 ) -> EffectDefinition[PayReceipt]:
     """An effect at this provider."""
 
@@ -145,11 +150,33 @@ def pay_effect(
         accepted=lambda receipt: receipt.status == "pending",
         accepted_within=timedelta(days=2),
         resend_when_absent=resend_when_absent,
+        event=event,
     )
     def pay(call: EffectCall, *, amount: int) -> PayReceipt:
         return provider.send(call, amount)
 
     return pay
+
+
+def told(status: str, *, key: str = "", ref: str = "pay_1", amount: int = 5, at: datetime | None = None) -> Body:
+    """An event as this provider sends it: what `read_event` reads."""
+    return {"key": key, "id": ref, "status": status, "amount": amount, "at": at.isoformat() if at else None}
+
+
+def read_event(body: Mapping[str, Any]) -> EventReading | None:
+    """The reader of this provider's events."""
+    if "status" not in body:
+        return None
+    outcome = {"pending": EventOutcome.PENDING, "done": EventOutcome.HAPPENED, "failed": EventOutcome.FAILED}
+    return EventReading(
+        outcome=outcome[body["status"]],
+        key=body["key"],
+        reference=body["id"],
+        receipt=None if body["status"] == "failed" else PayReceipt(id=body["id"], status=body["status"]),
+        facts={"amount": body["amount"]},
+        reason="the bank said no" if body["status"] == "failed" else "",
+        at=datetime.fromisoformat(body["at"]) if body["at"] else None,
+    )
 
 
 def pay_workflow(
