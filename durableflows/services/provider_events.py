@@ -108,7 +108,7 @@ def take(
     stored = _store(event)
     cross(Boundary.PROVIDER_EVENT_AFTER_COMMIT)
     if stored.judge_at is not None and stored.verdict == EventVerdict.WAITING:
-        transaction.on_commit(partial(settle, stored.pk), using=database(), robust=True)
+        transaction.on_commit(partial(_settle_or_leave, stored.pk), using=database())
         stored.refresh_from_db(using=database())
     return stored
 
@@ -194,6 +194,14 @@ def _store(event: ProviderEvent) -> ProviderEvent:
 def due(now: datetime) -> Any:
     """The events that a sweep judges now, the oldest first."""
     return ProviderEvent.objects.using(database()).filter(judge_at__lte=now).order_by("judge_at")
+
+
+def _settle_or_leave(event_id: UUID) -> None:
+    """Judge an event that was just stored. It is safe already: what fails here is left to a sweep."""
+    try:
+        settle(event_id)
+    except Exception:
+        logger.exception("event %s is stored and could not be judged; a sweep tries again", event_id)
 
 
 def settle(event_id: UUID) -> bool:

@@ -153,6 +153,7 @@ DOORS = (
 EDGES = (
     "forms",
     "tasks",
+    "webhooks",
     "templatetags",
     "templatetags.durableflows",
     "views",
@@ -237,7 +238,7 @@ MAY_IMPORT_CELERY = ("broker", "dispatch", *EDGES)
 NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "sentry_sdk", "flower")
 
 # The doors of durableflows that a project may use; the last one only in its tests, and in what `faulttest` plays.
-PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "signals", "testing")
+PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "signals", "testing", "webhooks")
 FOR_TESTS_ONLY = ("testing",)
 TESTS_OF_PROJECT = ("customer_ops.faulttests",)
 
