@@ -102,6 +102,7 @@ class RefundRequest(models.Model):
     )
     requested_by_name = models.CharField(max_length=150)
     created_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True)
     refund_id = models.CharField(max_length=100, blank=True, default="")
     run_id = models.UUIDField(null=True, blank=True, unique=True)
 
@@ -149,8 +150,9 @@ class RefundRequest(models.Model):
     def _end(self, state: RefundState, *, refund_id: str = "", ended_because: str = "") -> None:
         # One statement, and only from PENDING: of two that end it, one wins and the other is told.
         pending = RefundRequest.objects.filter(pk=self.pk, state=RefundState.PENDING)
-        moved = pending.update(state=state, refund_id=refund_id, ended_because=ended_because)
-        self.refresh_from_db(fields=["state", "refund_id", "ended_because"])
+        ended = {"state": state, "refund_id": refund_id, "ended_because": ended_because}
+        moved = pending.update(**ended, ended_at=timezone.now())
+        self.refresh_from_db(fields=[*ended, "ended_at"])
         if not moved and (self.state != state or self.refund_id != refund_id):
             raise RequestEnded(f"refund request {self.pk} is {self.state} already, it cannot become {state}")
 

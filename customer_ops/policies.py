@@ -3,49 +3,24 @@
 Called by the steps in `workflows`, before and after a wait. Reads rows, writes none, calls nothing outside.
 """
 
-from datetime import timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from django.conf import settings
 from django.db.models import QuerySet
 
 from customer_ops import selectors
-from customer_ops.models import COUNTED, MAY_ASK, RefundRequest
-from durableflows import Facts, Money, NeedsHuman, Run
+from customer_ops.limits import rule_that_asks
+from customer_ops.models import MAY_ASK, RefundRequest
+from durableflows import Facts, NeedsHuman, Run
 
 if TYPE_CHECKING:
     from customer_ops.workflows import RefundState
 
-DEFAULT_LIMITS_MINOR = {"USD": 50_000}
-DEFAULT_LIMIT_CURRENCY = "USD"
-DEFAULT_WINDOW_SECONDS = 86_400
 EARLIER_SHOWN = 5
 
 
 def needs_sign_off(request: RefundRequest) -> bool:
     """Say whether a manager must agree: above the limit, alone or with the order's other refunds of the window."""
     return rule_that_asks(request) is not None
-
-
-def rule_that_asks(request: RefundRequest) -> str | None:
-    """Name the rule by which a manager is asked; None when nobody is.
-
-    Settings   REFUND_LIMITS_MINOR: currency -> most without a sign-off, in minor units; REFUND_LIMIT_CURRENCY: the one
-               that others are compared in; REFUND_RATES: currency -> its worth in that one, as text ("1.08");
-               REFUND_WINDOW_SECONDS: how far back refunds of the same order count, open ones included
-    """
-    currency = request.amount.currency
-    limit = _limit_for(currency)
-    if limit is None:
-        return f"no limit and no exchange rate are set for {currency}"
-    if _is_over([request.amount], limit):
-        return f"more than {limit.display}"
-    of_order = _amounts_of_order(request)
-    if _is_over(of_order, limit):
-        hours = _window() / timedelta(hours=1)
-        return f"more than {limit.display} for one order within {hours:g} hours, in {len(of_order)} refunds"
-    return None
 
 
 def refund_facts(run: "Run[RefundState]") -> Facts:
@@ -110,46 +85,3 @@ def _may_ask(request: RefundRequest) -> bool:
 def _request_of(run: "Run[RefundState]") -> RefundRequest:
     requests = RefundRequest.objects.select_related("charge__order__customer", "requested_by")
     return requests.get(pk=run.state.request_id)
-
-
-def _window() -> timedelta:
-    return timedelta(seconds=getattr(settings, "REFUND_WINDOW_SECONDS", DEFAULT_WINDOW_SECONDS))
-
-
-def _amounts_of_order(request: RefundRequest) -> list[Money]:
-    """The amounts of all that counts for the same order since the window opened, this request among them."""
-    # Later ones count too. Ids and times do not say who committed first: of two that are asked for at the same
-    # moment, at least one sees the other.
-    same = RefundRequest.objects.filter(
-        charge__order_id=request.charge.order_id, state__in=COUNTED, created_at__gt=request.created_at - _window()
-    ).exclude(pk=request.pk)
-    return [request.amount, *(other.amount for other in same)]
-
-
-def _limit_for(currency: str) -> Money | None:
-    """The limit that amounts of this currency are compared with: its own, or the general one through a rate."""
-    limits = getattr(settings, "REFUND_LIMITS_MINOR", DEFAULT_LIMITS_MINOR)
-    if currency in limits:
-        return Money(limits[currency], currency)
-    general = getattr(settings, "REFUND_LIMIT_CURRENCY", DEFAULT_LIMIT_CURRENCY)
-    return Money(limits[general], general) if _rate(currency, general) is not None else None
-
-
-def _is_over(amounts: list[Money], limit: Money) -> bool:
-    """Compare a sum with the limit, exactly. An amount that cannot be compared is over it."""
-    total = Decimal(0)
-    for amount in amounts:
-        rate = _rate(amount.currency, limit.currency)
-        if rate is None:
-            return True
-        total += amount.amount * rate
-    return total > limit.amount
-
-
-def _rate(currency: str, into: str) -> Decimal | None:
-    if currency == into:
-        return Decimal(1)
-    rates = getattr(settings, "REFUND_RATES", {})
-    if into != getattr(settings, "REFUND_LIMIT_CURRENCY", DEFAULT_LIMIT_CURRENCY) or currency not in rates:
-        return None
-    return Decimal(str(rates[currency]))

@@ -10,6 +10,7 @@ from django.db import connection, connections, transaction
 from customer_ops import selectors, services
 from customer_ops.errors import MoreThanLeft, RefundRefused
 from customer_ops.models import Charge, RefundRequest
+from durableflows import Money
 from durableflows.models import WorkflowRun
 from durableflows.testing import virtual
 from tests.support.desk import make_agent, make_charge, usd
@@ -19,8 +20,11 @@ pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 WAIT_SECONDS = 20
 
 
-def ask_at_once(charges: list[Charge], people: list[User], tokens: list[uuid.UUID]) -> list[object]:
+def ask_at_once(
+    charges: list[Charge], people: list[User], tokens: list[uuid.UUID], amounts: list[Money] | None = None
+) -> list[object]:
     """Ask for 60 dollars in as many threads, each on a connection of its own; what each one got, in order."""
+    asked = amounts or [usd("60.00")] * len(charges)
     together = threading.Barrier(len(charges))
     results: list[object] = [None] * len(charges)
 
@@ -29,7 +33,7 @@ def ask_at_once(charges: list[Charge], people: list[User], tokens: list[uuid.UUI
             connections["default"].ensure_connection()
             together.wait(WAIT_SECONDS)
             results[index] = services.request_refund(
-                charges[index].pk, usd("60.00"), "broken", by=people[index], form_token=tokens[index]
+                charges[index].pk, asked[index], "broken", by=people[index], form_token=tokens[index]
             )
         except Exception as error:  # noqa: BLE001 - the test judges what it was
             results[index] = error
@@ -56,6 +60,23 @@ def test_of_two_refunds_of_60_on_a_charge_of_100_one_is_refused() -> None:
     assert refusal.left == usd("40.00")
     assert selectors.balance(charge).left == usd("40.00")
     assert RefundRequest.objects.count() == WorkflowRun.objects.count() == 1
+
+
+@pytest.mark.parametrize("currency", ["USD", "JPY", "KWD"])
+def test_parts_that_are_asked_for_at_once_never_add_up_to_more_than_the_charge(currency: str) -> None:
+    """Whoever is refused asked for more than those before had left; nobody is refused who would have fitted."""
+    charge = make_charge(Money(1_000, currency))
+    amounts = [Money(part, currency) for part in (410, 10, 300, 555, 95, 120, 77, 233)]
+    people = [make_agent() for _ in amounts]
+
+    with virtual():
+        results = ask_at_once([charge] * 8, people, [uuid.uuid4() for _ in amounts], amounts)
+
+    granted = [one.amount for one in results if isinstance(one, RefundRequest)]
+    refused = [(asked, one.left) for asked, one in zip(amounts, results, strict=True) if isinstance(one, MoreThanLeft)]
+    assert len(granted) + len(refused) == len(amounts)
+    assert sum(granted, Money.zero(currency)) + selectors.balance(charge).left == charge.amount
+    assert all(asked > left >= selectors.balance(charge).left for asked, left in refused)
 
 
 def test_a_form_that_is_sent_twice_at_once_asks_once() -> None:

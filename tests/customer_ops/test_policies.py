@@ -8,7 +8,7 @@ import pytest
 from django.conf import LazySettings
 from django.contrib.auth.models import User
 
-from customer_ops import policies
+from customer_ops import limits, policies
 from customer_ops.models import RefundRequest, RefundState
 from customer_ops.workflows import RefundState as State
 from durableflows import Money, NeedsHuman, Run
@@ -76,7 +76,7 @@ def test_the_second_part_of_a_split_refund_is_asked_for(db: None, state: RefundS
 
     second = make_request(usd("300.00"), charge=charge)
 
-    rule = policies.rule_that_asks(second)
+    rule = limits.rule_that_asks(second)
     assert rule == "more than $500.00 for one order within 24 hours, in 2 refunds"
 
 
@@ -115,12 +115,64 @@ def test_neither_other_orders_nor_older_refunds_count(db: None, settings: LazySe
     assert policies.needs_sign_off(request)
 
 
+@pytest.mark.parametrize("hours", [25, 500])
+def test_what_is_open_counts_however_long_ago_it_was_asked_for(db: None, hours: float) -> None:
+    """R19: it waits, or its answer was lost, and it may leave in this hour."""
+    charge = make_charge(LARGE)
+    make_request(usd("300.00"), charge=charge, hours_ago=hours)
+
+    assert policies.needs_sign_off(make_request(usd("300.00"), charge=charge))
+
+
+def test_what_was_paid_in_the_window_counts_though_it_was_asked_for_before(db: None) -> None:
+    charge = make_charge(LARGE)
+    make_request(usd("300.00"), charge=charge, hours_ago=25).mark_refunded("re_1")
+
+    assert policies.needs_sign_off(make_request(usd("300.00"), charge=charge))
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "NaN", "Infinity", "-0.0", "cheap", ""])
+def test_a_rate_that_says_nothing_is_no_rate(db: None, settings: LazySettings, rate: str) -> None:
+    """R19: under a rate of nothing any amount would be below the limit."""
+    settings.REFUND_RATES = {"JPY": rate}
+
+    rule = limits.rule_that_asks(make_request(Money(1, "JPY")))
+
+    assert rule == "no limit and no exchange rate are set for JPY"
+
+
+def test_without_a_limit_in_the_currency_of_comparison_a_manager_is_asked(db: None, settings: LazySettings) -> None:
+    settings.REFUND_LIMITS_MINOR, settings.REFUND_RATES = {"EUR": 45_000}, {"JPY": "0.0067"}
+
+    assert policies.needs_sign_off(make_request(Money(1, "JPY")))
+    assert policies.needs_sign_off(make_request(usd("0.01")))
+
+
+def test_a_rate_of_any_length_is_compared_exactly(db: None, settings: LazySettings) -> None:
+    """500 dollars and a digit at the fortieth place: more than 500."""
+    settings.REFUND_RATES = {"JPY": f"0.005{'0' * 40}1"}
+
+    assert policies.needs_sign_off(make_request(Money(100_000, "JPY")))
+
+    settings.REFUND_RATES = {"JPY": "0.005"}
+    assert not policies.needs_sign_off(make_request(Money(100_000, "JPY")))
+
+
+def test_who_decides_reads_by_which_rate_it_is_above_the_limit(db: None, settings: LazySettings) -> None:
+    settings.REFUND_RATES = {"JPY": "0.0067"}
+
+    rule = limits.rule_that_asks(make_request(Money(80_000, "JPY")))
+
+    assert rule == "more than $500.00, at 0.0067 USD for 1 JPY"
+
+
 def test_an_order_refunded_in_two_currencies_is_asked_for(db: None, settings: LazySettings) -> None:
     settings.REFUND_LIMITS_MINOR = {"USD": 50_000, "EUR": 45_000}
     order = make_order(LARGE)
     make_request(Money(100, "EUR"), charge=make_charge(Money(100, "EUR"), order=order))
 
-    assert policies.needs_sign_off(make_request(usd("1.00"), charge=make_charge(order=order)))
+    rule = limits.rule_that_asks(make_request(usd("1.00"), charge=make_charge(order=order)))
+    assert rule == "refunds of one order within 24 hours in several currencies, and no exchange rate for EUR"
 
 
 def test_facts_bind_what_is_paid_to_whom_and_only_show_the_rest(db: None) -> None:

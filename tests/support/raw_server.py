@@ -37,7 +37,7 @@ class RawServer:
                 if client == self._last:
                     return
                 answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-                self.received.append(_read_request(connection))
+                self.received.append(read_request(connection))
                 connection.sendall(answer)
 
 
@@ -59,7 +59,7 @@ def raw_server(*answers: bytes) -> Iterator[RawServer]:
         server.close()
 
 
-def _read_request(connection: socket.socket) -> bytes:
+def read_request(connection: socket.socket) -> bytes:
     """Read one request: its head, and as much body as it promises. Less when the client hangs up."""
     data = b""
     while b"\r\n\r\n" not in data or len(data.partition(b"\r\n\r\n")[2]) < _promised(data):
