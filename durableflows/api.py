@@ -15,6 +15,7 @@
     api.resolve_effect(effect_id, "happened", by=user, reason="seen in the dashboard", row_version=7, receipt={...})
     api.provider_event("payments", body["id"], body, kind=body["type"])
     api.explain(run_id, by=user)
+    api.pause_provider("payments", by=user, reason="their status page says so"), api.resume_provider(...)
 
 `by=None` means trusted code of the project itself. A reason is something to be seen; what looks like a secret in it,
 or in a comment, is masked before it is stored. Every verb is one short transaction; none waits for a worker.
@@ -36,7 +37,17 @@ from durableflows.explain_words import Fact
 from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, Signal, WorkflowRun
 from durableflows.selectors import run_for
 from durableflows.services import abandon as abandoning
-from durableflows.services import approvals, limits, migrations, operations, provider_events, reconcile, runs, signals
+from durableflows.services import (
+    approvals,
+    limits,
+    migrations,
+    operations,
+    provider_events,
+    providers,
+    reconcile,
+    runs,
+    signals,
+)
 from durableflows.services import edit as editing
 from durableflows.services import preview as previews
 from durableflows.services import redrive as redriving
@@ -56,11 +67,13 @@ __all__ = [
     "get",
     "migrate",
     "pause",
+    "pause_provider",
     "preview",
     "provider_event",
     "redrive",
     "resolve_effect",
     "resume",
+    "resume_provider",
     "retry",
     "signal",
     "start",
@@ -298,3 +311,20 @@ def provider_event(
 def explain(run_id: UUID | str, *, by: Any = None) -> Explanation:
     """Say in plain sentences what happened, what is certain, what is unknown, and what comes next and when."""
     return explain_run(run_for(run_id, by))
+
+
+def pause_provider(provider: str, *, by: Any = None, reason: str) -> None:
+    """Send nothing more to a provider until `resume_provider`. Steps that need it wait; nothing of them is charged.
+
+    Raises   NotFoundError for a provider that nothing names, NotAllowed, InvalidState without a reason. A second pause
+             changes nothing
+    """
+    providers.pause(provider, by=by, reason=reason)
+
+
+def resume_provider(provider: str, *, by: Any = None, reason: str) -> None:
+    """Let requests to a provider leave again, whoever or whatever has stopped them: the steps that wait go on.
+
+    Raises   as `pause_provider`. One that is not stopped is left alone
+    """
+    providers.resume(provider, by=by, reason=reason)

@@ -11,7 +11,18 @@ from uuid import UUID
 
 from django.contrib.contenttypes.models import ContentType
 
-from durableflows import clock, endings, groups, integrity, journal, ledger, ledger_answers, ledger_facts, progress
+from durableflows import (
+    clock,
+    endings,
+    groups,
+    integrity,
+    journal,
+    ledger,
+    ledger_answers,
+    ledger_facts,
+    progress,
+    providers,
+)
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import decide, registry
@@ -51,7 +62,7 @@ def claim(run_id: UUID, step_id: UUID, *, task_id: str, pid: int) -> Claim | Non
         return None
     effects = _effects_before(step)
     definition = _refused(run, step, effects, now)
-    if definition is None:
+    if definition is None or providers.still_held(step, now):
         return None
     had_sends = any(row.send_count and row.state not in NOT_DONE for row in effects)
     claimed = _take(run, step, definition.step(step.name), now, task_id=task_id, pid=pid, had_sends=had_sends)

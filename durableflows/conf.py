@@ -12,6 +12,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.encoding import force_bytes
 
+from durableflows.core import rates
+from durableflows.core.rates import Limits
 from durableflows.core.wording import did_you_mean
 
 
@@ -57,12 +59,20 @@ class Settings:
     """Refuse to store what looks like a key or token: in states, results, items, arguments, facts and signals."""
     TICKER: bool = True
     """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
+    PROVIDERS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Provider -> its limits: see [protect a provider](../howto/protect-a-provider.md). One that is not named has the
+    defaults: no rates, a breaker, and a limit on repeats."""
     TENANTS_OF: str = ""
     """Callable(user) that says in which tenants a person acts: None for all, or a collection of names. Empty: in '',
     superusers in all."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
     """Key id -> secret for the seals on state; the first one seals, all of them verify. Empty: from SECRET_KEY, and
     SECRET_KEY_FALLBACKS verify."""
+
+    def limits_of(self, provider: str) -> Limits:
+        """What one provider is given at most."""
+        given = self.PROVIDERS.get(provider)
+        return DEFAULT_LIMITS if given is None else Limits(**given)
 
     def state_keys(self) -> dict[str, bytes]:
         """Key id -> key bytes, the sealing key first."""
@@ -72,6 +82,7 @@ class Settings:
         return dict(map(from_secret_key, secrets))
 
 
+DEFAULT_LIMITS = Limits()
 DERIVED = "secret-key-"
 LONGEST_KEY_ID = 40
 
@@ -96,7 +107,11 @@ def problems(given: Mapping[str, Any]) -> list[str]:
         for name in names
         if not _fits(given[name], hints[name])
     ]
-    return found or _key_problems(given.get("STATE_KEYS", {}))
+    return found or [*_key_problems(given.get("STATE_KEYS", {})), *_provider_problems(given.get("PROVIDERS", {}))]
+
+
+def _provider_problems(providers: Mapping[str, Any]) -> list[str]:
+    return [f"'PROVIDERS': {name!r}: {text}" for name, limits in providers.items() for text in rates.problems(limits)]
 
 
 def _key_problems(keys: Mapping[str, str]) -> list[str]:
@@ -109,6 +124,9 @@ def _key_problems(keys: Mapping[str, str]) -> list[str]:
     ]
 
 
+_OF_DICTS = Mapping[str, Mapping[str, Any]]
+
+
 def _fits(value: object, wanted: Any) -> bool:
     if wanted is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
@@ -116,12 +134,14 @@ def _fits(value: object, wanted: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and value > 0
     if wanted is bool or wanted is str:
         return isinstance(value, wanted)
-    return isinstance(value, Mapping) and all(isinstance(item, str) for pair in value.items() for item in pair)
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        return False
+    return all(isinstance(item, Mapping if wanted == _OF_DICTS else str) for item in value.values())
 
 
 def _wanted(wanted: Any) -> str:
     names = {float: "a number above 0", int: "a whole number above 0", bool: "True or False", str: "a text"}
-    return names.get(wanted, "a dict of texts")
+    return names.get(wanted, "a dict of dicts" if wanted == _OF_DICTS else "a dict of texts")
 
 
 @lru_cache(maxsize=1)

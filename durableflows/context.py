@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import TypeVar, cast
 
@@ -18,6 +19,7 @@ from durableflows import (
     ledger_facts,
     model_calls,
     pinned,
+    providers,
     secrets,
     selectors,
     wall_time,
@@ -26,6 +28,7 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import shape
 from durableflows.core import state as states
+from durableflows.core.breaker import Health, health_of
 from durableflows.core.classify import answer_of
 from durableflows.core.definition import (
     HARD_LIMIT_AFTER_SECONDS,
@@ -112,10 +115,16 @@ class RunContext(Run[WorkflowState]):
         data = effect.dump_arguments(arguments)
         check_size(data, settings().MAX_STATE_BYTES, f"what {name} is called with")
         integrity.refuse_secrets(data, f"what {name} is called with")
+        turn_key = effect.turn_key(data)
         cross(Boundary.EFFECT_BEFORE_RESERVE)
         send_by = time.monotonic() + SEND_BY_SECONDS
         reserved = ledger.reserve(
-            self._claim.lease, cast(EffectDefinition[object], effect), name, data, send_by=send_by
+            self._claim.lease,
+            cast(EffectDefinition[object], effect),
+            name,
+            data,
+            send_by=send_by,
+            turn_key=turn_key,
         )
         self._used.add(name)
         if isinstance(reserved, Stored):
@@ -183,6 +192,9 @@ class RunContext(Run[WorkflowState]):
             return effect.load_receipt(ledger_facts.receipt_of(reserved.effect_id))
         if answer.kind is AnswerKind.ACCEPTED and state is EffectState.ACCEPTED:
             raise EffectOpen(f"{name} was accepted", outcome=Waits(f"{name} was accepted by {effect.provider}"))
+        if answer.kind is AnswerKind.CREDENTIALS and state is EffectState.PLANNED:
+            held = providers.held_by_credentials(effect.provider)
+            raise EffectOpen(held.reason, outcome=held) from error
         if error is not None and answer.kind in NEGATIVE and state in (EffectState.PLANNED, EffectState.REJECTED):
             raise error  # only when the row believes it: a fenced worker's "no" must not send a body another way
         outcome = InDoubt(answer.error, answer.retry_after_seconds)
@@ -223,11 +235,14 @@ def _call(effect: EffectDefinition[R], reserved: Reserved) -> tuple[Answer, R | 
             value = effect.function(reserved.call, **arguments)
         receipt = _receipt(effect, value)
         is_pending = effect.accepted is not None and effect.accepted(value)
-        return Answer(AnswerKind.ACCEPTED if is_pending else AnswerKind.RECEIPT, receipt=receipt), value, None
+        kind = AnswerKind.ACCEPTED if is_pending else AnswerKind.RECEIPT
+        return Answer(kind, receipt=receipt, health=Health.WELL), value, None
     except BaseException as error:  # noqa: BLE001 - an outcome must be recorded whatever was raised
         answer = answer_of(error)
         if not sent and answer.kind is AnswerKind.UNKNOWN:
             answer = Answer(AnswerKind.NOT_SENT, error=answer.error)
+        elif sent:
+            answer = replace(answer, health=health_of(answer.kind, error))
         return answer, None, error
 
 

@@ -82,6 +82,8 @@ def _next_of(step: StepRun, rows: Rows) -> tuple[datetime | None, str]:
     if step.state == StepState.RETRY_SCHEDULED:
         return step.wake_at, f"{plain(step)} is tried again"
     if step.state == StepState.READY:
+        if step.held_by and step.wake_at is not None and step.wake_at > rows.now:
+            return step.wake_at, f"{plain(step)} looks again, or goes on earlier when {plain(step.held_by)} takes it"
         if step.wake_at is not None and step.wake_at > rows.now:
             return step.wake_at, f"{plain(step)} goes on"
         return step.resend_at, f"{plain(step)} is sent again if no worker has taken it"

@@ -1,10 +1,12 @@
 """What an explanation of a run is made of: its rows, bounded, in a few queries. Reads only; for `explain` alone."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from durableflows import clock
+from durableflows import clock, providers
 from durableflows.conf import settings
+from durableflows.core.breaker import Breaker
 from durableflows.core.states import STEP_OPEN, ApprovalState, StepState
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, Worker, WorkflowRun
 from durableflows.transactions import database
@@ -25,10 +27,13 @@ class Rows:
     decisions: list[ApprovalDecision]
     release_unknown: str = ""
     """The run's workflow and version when a step waits for a worker, and those that are alive do not have it."""
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
+    """Of the providers that a step waits for."""
 
 
 def read(run: WorkflowRun) -> Rows:
-    """Read them: five queries and the clock's, one more while a step waits for a worker, however long the run is."""
+    """Read them: five queries and the clock's, however long the run is; one more while a step waits for a worker, and
+    one while it waits for a provider."""
     alias = database()
     events = RunEvent.objects.using(alias).filter(run=run).select_related("step").order_by("-sequence")
     effects = SideEffect.objects.using(alias).filter(run=run).order_by("-created_at", "-id")
@@ -45,6 +50,7 @@ def read(run: WorkflowRun) -> Rows:
         requests=list(ApprovalRequest.objects.using(alias).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]),
         decisions=list(decisions[:ROWS_READ]),
         release_unknown=_unknown_release(run, now) if any(step.state == StepState.READY for step in steps) else "",
+        breakers=providers.read_all(held) if (held := {step.held_by for step in steps} - {""}) else {},
     )
 
 

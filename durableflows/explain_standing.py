@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from durableflows.core.breaker import BreakerState
 from durableflows.core.states import EFFECT_OPEN, ParkedReason, RunState, StepState, WaitsOn
 from durableflows.explain_rows import Rows
 from durableflows.explain_words import full_stop, moment, plain, when
@@ -73,6 +74,8 @@ def _working(step: StepRun, rows: Rows) -> str:
 
 
 def _ready(step: StepRun, rows: Rows) -> str:
+    if step.held_by:
+        return f"{plain(step)} {_held(step, rows)}"
     if step.wake_at is not None and step.wake_at > rows.now:
         return f"{plain(step)} goes on {when(step.wake_at, rows.now)}: {plain(step.retry_reason)}"
     if step.send_error:
@@ -82,6 +85,23 @@ def _ready(step: StepRun, rows: Rows) -> str:
     if rows.release_unknown:
         return f"{plain(step)} waits for a worker that has {rows.release_unknown}: start those that run with this code"
     return f"{plain(step)} waits for a worker since {moment(step.sent_at or step.created_at, rows.now)}"
+
+
+def _held(step: StepRun, rows: Rows) -> str:
+    """What it waits for: as the provider stands now, not as it stood when the wait began."""
+    breaker = rows.breakers.get(step.held_by)
+    if breaker is None or breaker.state is BreakerState.CLOSED:
+        return plain(step.retry_reason)
+    since = f" since {moment(breaker.since, rows.now)}" if breaker.since else ""
+    by = f" by {plain(breaker.changed_by)}:" if breaker.changed_by else ""
+    then = {
+        BreakerState.PAUSED: "until a person lets requests go to it again",
+        BreakerState.HALF_OPEN: "one request tries now whether it is back",
+    }
+    tries = f"one request tries it {when(breaker.open_until, rows.now)}" if breaker.open_until else ""
+    end = then.get(breaker.state, tries)
+    text = f"waits for {plain(breaker.provider)}: paused{since}{by} {plain(breaker.reason)}"
+    return f"{text}; {end}" if end else text
 
 
 def _retrying(step: StepRun, rows: Rows) -> str:

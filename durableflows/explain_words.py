@@ -322,6 +322,17 @@ def _opened(fact: Fact) -> Said:
     return f"{fact.text('step')} begins for {count} item{'' if count == 1 else 's'}{at_a_time}", "done"
 
 
+def _held(fact: Fact) -> Said:
+    return f"{fact.step} {fact.text('reason')}", "waiting"
+
+
+def _provider(word: str, kind: Kind) -> Callable[[Fact], Said]:
+    def tell(fact: Fact) -> Said:
+        return _with(f"{fact.text('provider')} is {word}", fact.text("reason")), kind
+
+    return tell
+
+
 def _signal(fact: Fact) -> Said:
     used = f", for {fact.step}" if fact.step else "; it is kept until a step waits for it"
     return f"The signal {fact.text('signal')} came{fact.by}{used}", "done"
@@ -391,6 +402,9 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "step.in_doubt": _in_doubt,
     "step.worker_lost": _simple("{step} lost its worker", "problem"),
     "step.waiting": _waits,
+    "step.held": _held,
+    "provider.paused": _provider("paused", "problem"),
+    "provider.resumed": _provider("back", "done"),
     "step.asked": lambda fact: None,  # `approval.asked` beside it says what is asked
     "step.reopened": _simple("{step} stands where it stood", "note", ""),
     "step.cancelled": _simple("{step} was cancelled", "note", ""),

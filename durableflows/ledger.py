@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, journal, ledger_facts
+from durableflows import clock, journal, ledger_facts, providers
 from durableflows.core.budget import is_used_up
 from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition
 from durableflows.core.effects import EffectCall
@@ -21,6 +21,7 @@ from durableflows.errors import KeyConflict, LeaseLost, LimitReached, RunHalted
 from durableflows.leases import Lease
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_step
+from durableflows.providers import Pass
 from durableflows.transactions import database, transact_durably
 
 
@@ -61,13 +62,21 @@ Reservation = Reserved | Stored | Unsettled | Rejected
 
 @transact_durably
 def reserve(
-    lease: Lease, effect: EffectDefinition[object], operation: str, arguments: dict[str, JSON], *, send_by: float
+    lease: Lease,
+    effect: EffectDefinition[object],
+    operation: str,
+    arguments: dict[str, JSON],
+    *,
+    send_by: float,
+    turn_key: str = "",
 ) -> Reservation:
     """Store the intent to act, or find out that there is nothing to send.
 
     send_by          monotonic seconds, read before this call (protocol, rule 2)
-    Writes / Locks   SideEffect, EffectSend, RunEvent; locks run, step, effect
-    Raises           LeaseLost, RunHalted, KeyConflict, LimitReached; nothing is written then
+    turn_key         of effects of one provider that give the same one, one is under way at a time
+    Writes / Locks   SideEffect, EffectSend, RunEvent; locks run, step, effect, then the provider
+    Raises           LeaseLost, RunHalted, KeyConflict, LimitReached; EffectOpen when the provider takes nothing now;
+                     nothing is written then
     Crash            before the commit: nothing left. After it: DISPATCHED, and whoever frees the lease makes it UNKNOWN
     """
     run, step = lock_run(lease.run_id), lock_step(lease.step_id)
@@ -86,7 +95,9 @@ def reserve(
         _check_limits(run, step, now)
     if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED) or row.verdict == REPEAT:
         row = _plan(run, step, effect, operation, arguments, digest, replaces=row, now=now)
-    return _dispatch(run, step, row, effect, lease, send_by=send_by, now=now)
+        row.turn_key = turn_key
+    passed = providers.admit(step, row, effect.timeout_seconds, now=now)
+    return _dispatch(run, step, row, effect, lease, passed, send_by=send_by)
 
 
 def check_lease(step_locked: StepRun, lease: Lease) -> None:
@@ -224,10 +235,11 @@ def _dispatch(
     row: SideEffect,
     effect: EffectDefinition[object],
     lease: Lease,
+    passed: Pass,
     *,
     send_by: float,
-    now: datetime,
 ) -> Reserved:
+    now = passed.now
     row.dispatch()
     row.send_count += 1
     row.first_dispatched_at = row.first_dispatched_at or now
@@ -241,6 +253,9 @@ def _dispatch(
         effect=row,
         number=row.send_count,
         kind="send",
+        provider=row.provider,
+        is_repeat=passed.is_repeat,
+        is_probe=passed.is_probe,
         attempt_id=lease.attempt_id,
         lease_token=lease.token,
         phase="dispatched",

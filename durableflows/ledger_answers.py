@@ -8,7 +8,7 @@ Source: P2, P5; protocol, rules 6 to 8.
 from datetime import datetime
 from uuid import UUID
 
-from durableflows import clock, journal
+from durableflows import clock, journal, providers
 from durableflows.core.events import is_overtaken, is_same_act
 from durableflows.core.fold import Fold, fold
 from durableflows.core.outcomes import Answer, AnswerKind
@@ -21,6 +21,7 @@ from durableflows.transactions import database, transact
 # Outcomes of a send after which its request may still arrive; '' is an answer not yet recorded.
 UNEXPLAINED = ("", str(AnswerKind.UNKNOWN), str(AnswerKind.IN_USE))
 
+ANSWER_FIELDS = ("phase", "outcome", "ended_at", "answer", "health", "error_class", "error_text")
 FOLDED_FIELDS = (
     *("state", "receipt", "in_doubt_since", "accepted_at", "next_lookup_at"),
     *("settled_at", "settles_at", "reason", "contradiction"),
@@ -31,7 +32,7 @@ FOLDED_FIELDS = (
 def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: Answer) -> EffectState:
     """Record what one send brought back, whoever holds the lease now. Returns the row's state after it.
 
-    Writes / Locks   SideEffect, EffectSend, RunEvent; locks run, step, effect
+    Writes / Locks   SideEffect, EffectSend, RunEvent; locks run, step, effect, and the provider when it failed
     Crash            before the commit the row stays DISPATCHED and becomes UNKNOWN when the lease is freed
     Source           protocol, rules 7 and 8
     """
@@ -54,6 +55,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         change = Fold(closes=change.closes)
     if change.verb is not None:
         wake(run, step, now)
+    providers.heard(run, step, send, answer, now)
     apply_fold(run, step, row, change, answer, now=now, source="send")
     return EffectState(row.state)
 
@@ -79,10 +81,10 @@ def _others_open(row: SideEffect, send: EffectSend, now: datetime) -> bool:
 
 def _close_send(send: EffectSend, answer: Answer, now: datetime) -> None:
     send.phase, send.outcome, send.ended_at = "answered", str(answer.kind)[:20], now
-    send.answer = answer.receipt
+    send.answer, send.health = answer.receipt, answer.health
     if answer.error is not None:
         send.error_class, send.error_text = answer.error.error_class, answer.error.text
-    send.save(using=database(), update_fields=["phase", "outcome", "ended_at", "answer", "error_class", "error_text"])
+    send.save(using=database(), update_fields=ANSWER_FIELDS)
 
 
 def apply_fold(

@@ -14,7 +14,7 @@ from durableflows.conf import settings
 from durableflows.core import standing
 from durableflows.core.budget import idle_at, is_used_up
 from durableflows.core.decide import Decision, End, Park
-from durableflows.core.outcomes import ErrorInfo
+from durableflows.core.outcomes import ErrorInfo, Held
 from durableflows.core.payload import JSON, same, sha256
 from durableflows.core.plan import VERB_OF, Flags, run_state
 from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState
@@ -68,6 +68,7 @@ STEP_FIELDS = (
     "waits_on",
     "waits_for",
     "needs_person",
+    *("held_by", "held_for", "held_key", "held_since"),
     "stood",
     "started_at",
     "ended_at",
@@ -82,6 +83,8 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     Crash            before the commit nothing of it; after it the READY rows are sent by the sweep
     """
     attempt = _close_attempt(run, step, decision, now)
+    if decision.held is not None:
+        run.attempts_count -= 1  # it waits for a provider: that is not charged (P7)
     if decision.verb is not None:
         _move_step(step, decision, now)
     step.needs_person = decision.needs_person
@@ -175,10 +178,10 @@ def conclude(run: WorkflowRun, now: datetime, checkpoint: tuple[str, ...] = ()) 
     """
     if run.ended_at is None and run.ending_reason:
         endings.move_on(run, now)
-    if run.ended_at is None:
-        _follow_steps(run)
+    is_held = run.ended_at is None and _follow_steps(run)
     run.changed_at = now
-    run.idle_at = idle_at(run.budget, now) if run.state in (RunState.PENDING, RunState.RUNNING) else None
+    may_idle = run.state not in (RunState.PENDING, RunState.RUNNING) or is_held
+    run.idle_at = None if may_idle else idle_at(run.budget, now)
     run.store(*RUN_FIELDS, *checkpoint)
 
 
@@ -199,14 +202,18 @@ def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:
     return True
 
 
-def _follow_steps(run: WorkflowRun) -> None:
+def _follow_steps(run: WorkflowRun) -> bool:
+    """Move the run to where its steps stand. Returns whether one of them waits for a provider."""
     still_open = StepRun.objects.using(database()).filter(run=run, state__in=[str(state) for state in STEP_OPEN])
-    flags = Flags(run.parked_reason, run.ending_reason, was_claimed=run.attempts_count > 0)
-    target = run_state([StepState(state) for state in still_open.values_list("state", flat=True).distinct()], flags)
+    steps = list(still_open.values_list("state", "held_by").distinct())
+    is_held = any(provider for _, provider in steps)
+    flags = Flags(run.parked_reason, run.ending_reason, was_claimed=is_held or run.attempts_count > 0)
+    target = run_state([StepState(state) for state, _ in steps], flags)
     if target is None:
         raise AssertionError(f"run {run.pk} has no open step and no end: a decision forgot one of them")
     if run.state != target:
         run.move(VERB_OF[target])
+    return is_held
 
 
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
@@ -258,6 +265,7 @@ def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     if step.wake_at is None and decision.verb in ("reconcile", "wait"):
         step.wake_at = now  # without a time no sweep would ever look at it (P10)
     step.retry_reason = decision.reason[:300] if decision.verb in ("schedule_retry", "make_ready") else ""
+    _hold(step, decision.held, now)
     step.waits_on = ""
     step.waits_for = decision.reason[:300] if decision.verb in ("wait", "wait_human", "reconcile") else ""
     step.output = decision.output if decision.output is not None else step.output
@@ -268,6 +276,15 @@ def _move_step(step: StepRun, decision: Decision, now: datetime) -> None:
     if decision.verb == "make_ready":
         step.sent_at, step.sends, step.send_error = None, 0, ""
         step.resend_at = max(now, decision.wake_at or now) + timedelta(seconds=settings().PUBLISH_SECONDS)
+
+
+def _hold(step: StepRun, held: Held | None, now: datetime) -> None:
+    """Put a step into the line before a provider, where it was before if it was in it, or take it out."""
+    if held is None:
+        step.held_by, step.held_for, step.held_key, step.held_since = "", "", "", None
+        return
+    since = step.held_since if step.held_by == held.provider else None
+    step.held_by, step.held_for, step.held_key, step.held_since = held.provider, held.held_for, held.key, since or now
 
 
 def _drop_lease(step: StepRun) -> None:

@@ -10,6 +10,7 @@ from durableflows.models import (
     ApprovalDecision,
     Artifact,
     Breaker,
+    BreakerChange,
     EffectSend,
     ModelCall,
     ProviderEvent,
@@ -134,4 +135,12 @@ class BreakerAdmin(ReadOnly):
     """Circuit breakers, one a provider."""
 
     ordering = ("provider",)
-    list_display = ("provider", "state", "failures", "opened_at", "open_until", "reason")
+    list_display = ("provider", "state", "failures", "opened_at", "open_until", "changed_by", "reason")
+
+
+@admin.register(BreakerChange)
+class BreakerChangeAdmin(ReadOnly):
+    """What became of the breakers, by whom and why."""
+
+    ordering = ("-at", "-id")
+    list_display = ("provider", "state", "at", "actor_name", "reason")

@@ -20,6 +20,7 @@ from durableflows.core.outcomes import (
     Failed,
     FailureKind,
     Halted,
+    Held,
     InDoubt,
     Outcome,
     Question,
@@ -98,6 +99,7 @@ class Decision:
     """What happens to a step and its run. `verb` is a move of STEP_MOVES; None leaves the step as it is.
 
     outcome      a word for the attempt's row; wake_at: when the step is due again; forgives: the attempt is not counted
+    held         the provider that the step waits for: the attempt is not charged to the run's budget either
     next_steps   names of steps to arrive at; ways: those that wait first; brings: what the next steps are given;
                  data: the new checkpoint, or None for the old one
     """
@@ -117,6 +119,7 @@ class Decision:
     ways: tuple[Way, ...] = ()
     brings: dict[str, JSON] = field(default_factory=dict)
     question: Question | None = None
+    held: Held | None = None
     park: Park | None = None
     end: End | None = None
     facts: dict[str, JSON] = field(default_factory=dict)
@@ -126,6 +129,8 @@ class Decision:
         """What history calls it."""
         if self.lost_worker:
             return "worker_lost"
+        if self.held is not None:
+            return "held"
         return _PAST[self.verb] if self.verb is not None else "looked_at"
 
 
@@ -133,6 +138,8 @@ def after_step(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random)
     """Decide what an attempt's outcome leads to."""
     if isinstance(outcome, Halted):
         return _halted(snapshot)
+    if isinstance(outcome, Held):
+        return _held(outcome)
     if isinstance(outcome, InDoubt) or snapshot.is_in_doubt:
         return _in_doubt(snapshot, outcome, now, rng)
     if isinstance(outcome, Waits) or snapshot.is_accepted:
@@ -154,6 +161,17 @@ def _halted(snapshot: Snapshot) -> Decision:
     if snapshot.is_in_doubt:
         return Decision("reconcile", outcome="halted", reason="the run was stopped while an effect was in doubt")
     return Decision("make_ready", outcome="halted", forgives=True, reason="the run was stopped")
+
+
+HELD = "held"
+"""What an attempt's row says that was ended before a send, because the provider takes none now."""
+
+
+def _held(outcome: Held) -> Decision:
+    """Wait without an attempt. READY also with an effect in doubt: each claim looks whether its key still holds."""
+    return Decision(
+        "make_ready", outcome=HELD, wake_at=outcome.until, reason=outcome.reason, forgives=True, held=outcome
+    )
 
 
 def _in_doubt(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random) -> Decision:

@@ -168,11 +168,13 @@ def effect(
     accepted_within: timedelta | None = None,
     resend_when_absent: bool = False,
     event: EventReader | None = None,
+    one_at_a_time: Callable[..., object] | None = None,
 ) -> Callable[[Callable[Concatenate[EffectCall, P], R]], EffectDefinition[R]]:
     """Make a function an effect: `def refund_payment(call: EffectCall, *, charge_id: str) -> RefundReceipt`.
 
     Shapes and units   as `EffectDefinition`; lookup: called with the call and the same arguments, after a lost answer;
-                       event: pure, body -> EventReading or None, for what the provider tells on its own
+                       event: pure, body -> EventReading or None, for what the provider tells on its own;
+                       one_at_a_time: lambda charge_id, **_: charge_id lets one send a charge be under way at a time
     Raises             InvalidDefinition when the function or a number cannot keep the promises
     """
 
@@ -192,6 +194,7 @@ def effect(
             accepted_within=accepted_within,
             resend_when_absent=resend_when_absent,
             event=event,
+            one_at_a_time=one_at_a_time,
         )
         check.check_effect(definition, undo=undo)
         return definition

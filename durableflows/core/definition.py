@@ -29,6 +29,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 SEND_BY_SECONDS = 5.0
 """How long after the stored intent an effect may still leave (design, section 4: reserve returns `send_by`)."""
+LONGEST_TURN_KEY = 200
 HARD_LIMIT_AFTER_SECONDS = 5
 """How long after a step's `timeout_seconds` its process is ended, where the pool can do that."""
 
@@ -169,7 +170,8 @@ class EffectDefinition(Generic[R_co]):
     Shapes and units   key_window: how long the provider honours a key, None: it has no keys; settle_seconds: after
                        which a send has landed or is lost; timeout_seconds: wall time of one call; accepted: whether
                        a receipt says "pending"; accepted_within: how long it may stay so before a person is asked;
-                       event: reads what the provider tells on its own (`core.events.EventReading`)
+                       event: reads what the provider tells on its own (`core.events.EventReading`);
+                       one_at_a_time: called with the arguments, gives what only one send at a time may be about
     """
 
     name: str
@@ -186,6 +188,15 @@ class EffectDefinition(Generic[R_co]):
     accepted_within: timedelta | None = None
     resend_when_absent: bool = False
     event: EventReader | None = None
+    one_at_a_time: Callable[..., object] | None = None
+
+    def turn_key(self, arguments: Mapping[str, JSON]) -> str:
+        """What a send with these stored arguments takes turns for; '' when it takes none. Runs the project's code."""
+        if self.one_at_a_time is None:
+            return ""
+        given = self.one_at_a_time(**self.load_arguments(arguments))
+        text = storable_text("" if given is None else str(given))
+        return text if len(text) <= LONGEST_TURN_KEY else sha256(text)
 
     @property
     def resend_window(self) -> timedelta | None:

@@ -43,7 +43,8 @@ class EffectCall:
         """
         late_seconds = time.monotonic() - self.send_by
         if late_seconds > 0:
-            raise NeverSent(f"{self.effect}: {late_seconds:.1f} s too late to send, nothing was sent")
+            text = f"{self.effect}: {late_seconds:.1f} s too late to send, nothing was sent"
+            raise NeverSent(text, code="too_late")  # of our own making: it says nothing about the provider
 
     def remaining_seconds(self) -> float:
         """Say how many seconds the call may still take: at most `timeout_seconds`, never less than 0."""

@@ -1,6 +1,7 @@
 """How an attempt ended, and what a provider's answer to one send was. Values only: no rows, no exceptions."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from durableflows.core.directives import Fail, Goto, Succeed
@@ -101,7 +102,21 @@ class Conflict:
     fields: tuple[str, ...]
 
 
-Outcome = Conflict | Done | Failed | InDoubt | Waits | Asked | Refused | Halted
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A provider takes nothing of this step now: nothing was sent, and nothing is charged.
+
+    held_for   a word of `core.rates.HeldFor`; key: whose turn it is, for effects that take turns; until: look again
+    """
+
+    provider: str
+    held_for: str
+    until: datetime
+    reason: str
+    key: str = ""
+
+
+Outcome = Conflict | Done | Failed | InDoubt | Waits | Asked | Refused | Halted | Held
 
 
 class AnswerKind(StrEnum):
@@ -135,10 +150,14 @@ NEGATIVE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one send, in a form that can always be stored."""
+    """The answer to one send, in a form that can always be stored.
+
+    health   what it says about the provider: a word of `core.breaker.Health`
+    """
 
     kind: AnswerKind
     receipt: JSON = None
     error: ErrorInfo | None = None
     retry_after_seconds: float | None = None
     details: dict[str, JSON] = field(default_factory=dict)
+    health: str = ""

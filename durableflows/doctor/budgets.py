@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import Count, OuterRef, Subquery, Sum
 from django.db.models.functions import Coalesce
 
+from durableflows.core.decide import HELD
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
 from durableflows.models import EffectSend, ModelCall, StepAttempt
@@ -22,7 +23,7 @@ def examine_budgets(scope: Scope) -> list[Finding]:
 
 def _counters(scope: Scope) -> Found:
     alias = database()
-    tries = StepAttempt.objects.using(alias).filter(step__run=OuterRef("pk")).order_by()
+    tries = StepAttempt.objects.using(alias).filter(step__run=OuterRef("pk")).exclude(outcome=HELD).order_by()
     sends = EffectSend.objects.using(alias).filter(effect__run=OuterRef("pk"), kind="send").order_by()
     calls = ModelCall.objects.using(alias).filter(run=OuterRef("pk")).order_by()
     counted = {

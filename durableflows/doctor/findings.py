@@ -109,6 +109,19 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "inherited-look-overdue": (Severity.DUE, "A worker looks it up. " + _TICKER),
     "event-overdue": (Severity.DUE, _TICKER),
     "audit-due": (Severity.DUE, "A worker looks it up. " + _TICKER),
+    "probe-overdue": (
+        Severity.DUE,
+        "The next send takes its place: see that workers run, and that a ticker lets the waiting steps go on. "
+        + _TICKER,
+    ),
+    "provider-paused": (
+        Severity.ATTENTION,
+        "Cure the reason, then `manage.py durableflows provider NAME resume --reason WHY`: the steps that wait go on.",
+    ),
+    "provider-open": (
+        Severity.ATTENTION,
+        "Nothing, when the provider comes back by itself: one request tries it after each cool-down.",
+    ),
     "parked": (Severity.ATTENTION, _EXPLAIN + "cure the reason, then retry or cancel; resume what was paused."),
     "cleanup-not-done": (
         Severity.ATTENTION,

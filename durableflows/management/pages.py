@@ -120,6 +120,7 @@ def _unit(name: str) -> str:
         "SECRETS": "dotted path",
         "_OF": "dotted path",
         "_KEYS": "dict of texts",
+        "PROVIDERS": "dict of dicts",
     }
     return next(unit for end, unit in units.items() if name.endswith(end))
 

@@ -17,6 +17,7 @@ def add_verbs(verb: Verb) -> None:
     _add_readers(verb)
     _add_operators(verb)
     _add_writers(verb)
+    _add_provider(verb)
     _add_upkeep(verb)
     _add_proofs(verb)
     _add_faulttest(verb)
@@ -71,6 +72,14 @@ def _add_writers(verb: Verb) -> None:
     migrate.add_argument("--to", dest="target", type=options.count, help="default: the highest that can be reached")
     _add_person(resolve)
     _add_person(migrate)
+
+
+def _add_provider(verb: Verb) -> None:
+    provider = verb("provider", "how providers stand, and to pause or resume one: nothing is sent to it meanwhile")
+    provider.add_argument("name", nargs="?", default="", help="as effects name it; without it: all of them")
+    provider.add_argument("action", nargs="?", default="show", choices=["show", "pause", "resume"])
+    provider.add_argument("--reason", default="", help="stays on the record; needed to pause and to resume")
+    provider.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
 
 
 OPERATORS = {

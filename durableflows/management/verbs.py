@@ -6,7 +6,17 @@ Rows change only through `api`, services and sweeps. Errors of the engine pass; 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 
-from durableflows.management import cleanups, faulttests, operators, printed, proofs, readers, upkeep, writers
+from durableflows.management import (
+    cleanups,
+    faulttests,
+    operators,
+    printed,
+    proofs,
+    providers,
+    readers,
+    upkeep,
+    writers,
+)
 from durableflows.management.tables import Report
 
 VERBS: Mapping[str, Callable[[Namespace], Report]] = {
@@ -18,6 +28,7 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "migrate": writers.migrate,
     "gate": proofs.look_through_gate,
     "resolve": writers.resolve,
+    "provider": providers.provider,
     "sweep": upkeep.sweep,
     "ticker": upkeep.ticker,
     "rotate": upkeep.rotate,

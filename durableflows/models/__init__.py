@@ -2,7 +2,7 @@
 
 from durableflows.models.approval import ApprovalDecision, ApprovalRequest
 from durableflows.models.artifact import Artifact
-from durableflows.models.breaker import Breaker
+from durableflows.models.breaker import Breaker, BreakerChange
 from durableflows.models.effect import EffectSend, ProviderEvent, SideEffect
 from durableflows.models.event import RunEvent
 from durableflows.models.model_call import ModelCall
@@ -17,6 +17,7 @@ __all__ = [
     "ApprovalRequest",
     "Artifact",
     "Breaker",
+    "BreakerChange",
     "EffectSend",
     "ModelCall",
     "PinnedContent",

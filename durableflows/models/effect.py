@@ -37,6 +37,7 @@ class SideEffect(EngineRow):
     provider = models.CharField(max_length=100)
     arguments = models.JSONField(default=dict)
     request_digest = models.CharField(max_length=64)
+    turn_key = models.CharField(max_length=200, blank=True, default="")
 
     state = StateField(default=EffectState.PLANNED)
     in_doubt_since = models.DateTimeField(null=True, blank=True)
@@ -155,12 +156,19 @@ class SideEffect(EngineRow):
 
 
 class EffectSend(models.Model):
-    """One send or lookup of an effect, and what came of it. An empty outcome is an answer not yet recorded."""
+    """One send or lookup of an effect, and what came of it. An empty outcome is an answer not yet recorded.
+
+    `provider`, `health` and `is_probe` are a send's alone: from them its provider's limits and breaker are computed.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     effect = models.ForeignKey(SideEffect, on_delete=models.PROTECT, related_name="sends")
     number = models.PositiveIntegerField()
     kind = models.CharField(max_length=10)
+    provider = models.CharField(max_length=100, blank=True, default="")
+    is_repeat = models.BooleanField(default=False)
+    is_probe = models.BooleanField(default=False)
+    health = models.CharField(max_length=10, blank=True, default="")
     attempt = models.ForeignKey("StepAttempt", null=True, blank=True, on_delete=models.PROTECT, related_name="sends")
     lease_token = models.UUIDField(null=True, blank=True)
     seen_version = models.PositiveBigIntegerField(default=0)
@@ -179,6 +187,11 @@ class EffectSend(models.Model):
         ordering: ClassVar = ["started_at", "id"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["effect", "kind", "number"], name="durableflows_send_number"),
+        ]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["provider", "started_at"], condition=~Q(provider=""), name="durableflows_send_provider"
+            ),
         ]
 
     def __str__(self) -> str:

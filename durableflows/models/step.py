@@ -59,6 +59,11 @@ class StepRun(EngineRow):
     waits_on = models.CharField(max_length=10, blank=True, default="")
     waits_for = models.CharField(max_length=300, blank=True, default="")
     needs_person = models.BooleanField(default=False)
+    # A provider that takes nothing of it now (READY), why, whose turn it waits for, and since when: its place in line.
+    held_by = models.CharField(max_length=100, blank=True, default="")
+    held_for = models.CharField(max_length=10, blank=True, default="")
+    held_key = models.CharField(max_length=200, blank=True, default="")
+    held_since = models.DateTimeField(null=True, blank=True)
     # Where it stood when the run's end closed it, for whoever lets the run go on; null when it ended by itself.
     stood = models.JSONField(null=True, blank=True)
     # A redrive went back before it: when the run comes to it again, this visit is done again, under its keys.
@@ -99,6 +104,11 @@ class StepRun(EngineRow):
             models.Index(fields=["waits_on"], condition=Q(state="WAITING"), name="durableflows_step_waits"),
             models.Index(fields=["must_end_by"], condition=Q(state="RUNNING"), name="durableflows_step_must_end"),
             models.Index(fields=["lease_worker"], condition=Q(state="RUNNING"), name="durableflows_step_worker"),
+            models.Index(
+                fields=["held_by", "held_since"],
+                condition=Q(state="READY") & ~Q(held_by=""),
+                name="durableflows_step_held",
+            ),
             models.Index(fields=["lease_task_id"], condition=Q(state="RUNNING"), name="durableflows_step_task"),
         ]
 

@@ -35,7 +35,7 @@ from durableflows.core.states import (
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.models.step import GOES_ON
-from durableflows.services import abandon, approvals, children, ends, provider_events, reconcile
+from durableflows.services import abandon, approvals, children, ends, provider_events, providers, reconcile
 from durableflows.services.outbox import send_ready, send_unclaimed
 from durableflows.services.turns import all_steps, each, judged_here, lock_going_on, while_open
 from durableflows.transactions import database, is_away, transact
@@ -320,6 +320,7 @@ SWEEPS: dict[str, Callable[[datetime], int]] = {
     "due retries": wake_due,
     "timers": end_waits,
     "children": carry_crossings,
+    "held steps": providers.let_go_on,
     "unsent steps": send_ready,
     "lost messages": send_unclaimed,
     "unknown releases": park_unknown,

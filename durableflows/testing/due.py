@@ -82,8 +82,10 @@ def look(known: Sequence[UUID]) -> Due:
 
 def _steps(ids: list[UUID], due: Due) -> Iterator[tuple[datetime, tuple[str, ...]]]:
     rows = StepRun.objects.using(database()).filter(run__in=ids)
-    values = rows.values_list("state", "waits_on", "wake_at", "resend_at", "must_end_by", "run__state")
-    for state, waits_on, wake_at, resend_at, must_end_by, run_state in values:
+    values = rows.values_list("state", "waits_on", "wake_at", "resend_at", "must_end_by", "run__state", "held_by")
+    for state, waits_on, wake_at, resend_at, must_end_by, run_state, held_by in values:
+        if held_by:
+            due.always.add("held steps")
         due.asks |= waits_on == "signal"
         if waits_on == "child" or state == StepState.CANCELLED:
             due.always.add("children")

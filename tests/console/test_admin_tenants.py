@@ -122,7 +122,7 @@ def test_every_table_of_the_admin_is_bound_to_tenants_or_holds_no_run():
         if isinstance(shown, ReadOnly) and not shown.tenant
     }
 
-    assert free == {"Worker", "Breaker"}
+    assert free == {"Worker", "Breaker", "BreakerChange"}
 
 
 @pytest.mark.parametrize("broken", ["lost", "text", "missing"])

@@ -33,9 +33,11 @@ VERBS = {
     "edit",
     "extend",
     "pause",
+    "pause_provider",
     "preview",
     "redrive",
     "resume",
+    "resume_provider",
     "start",
     "get",
     "migrate",
@@ -49,7 +51,8 @@ VERBS = {
 }
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
-    "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "ModelCall", "PinnedContent",
+    "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "BreakerChange",
+    "ModelCall", "PinnedContent",
 }  # fmt: skip
 
 TESTING = {

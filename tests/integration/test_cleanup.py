@@ -36,7 +36,7 @@ def rows() -> dict[str, int]:
     return {
         model.__name__: model._default_manager.count()
         for model in apps.get_app_config("durableflows").get_models()
-        if model.__name__ not in ("Worker", "Breaker", "PinnedContent")
+        if model.__name__ not in ("Worker", "Breaker", "BreakerChange", "PinnedContent")
     }
 
 
