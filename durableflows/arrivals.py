@@ -21,6 +21,7 @@ from durableflows.core.states import STEP_OPEN, StepState, WaitsOn
 from durableflows.core.ways import Child, Each, Sleep, WaitFor, Way
 from durableflows.errors import UnknownWorkflow
 from durableflows.models import Signal, StepRun, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_step
 from durableflows.transactions import database
 
@@ -203,7 +204,7 @@ def _first(run: WorkflowRun, name: str, branch: Branch, now: datetime, state: St
 def _put(step: StepRun) -> None:
     integrity.seal_input(step)
     if step._state.adding:
-        step.save(using=database(), force_insert=True)
+        insert(step, database())
     else:
         step.store(*visits.AGAIN_FIELDS)
 

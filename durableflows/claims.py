@@ -40,6 +40,7 @@ from durableflows.errors import ChangedOutside, StateConflict, UnknownWorkflow
 from durableflows.integrity import Seal
 from durableflows.leases import Claim, Lease, boot_id, worker_name
 from durableflows.models import SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_run, lock_step
 from durableflows.transactions import database, transact, transact_durably
 
@@ -258,7 +259,7 @@ def _take(
         celery_task_id=task_id,
         started_at=now,
     )
-    attempt.save(using=database(), force_insert=True)
+    insert(attempt, database())
     run.attempts_count += 1
     facts: dict[str, JSON] = {"step": step.name, "visit": step.visit, "attempt": step.attempts, "worker": worker_name()}
     journal.record(run, "step.claimed", at=now, step=step, data=facts)

@@ -26,6 +26,7 @@ from durableflows.core.classify import describe
 from durableflows.core.states import StepState
 from durableflows.errors import InvalidDefinition
 from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import update
 from durableflows.transactions import database
 
 logger = logging.getLogger("durableflows.dispatch")
@@ -219,5 +220,6 @@ def _note_send(step: StepRun, error: str) -> None:
     if error:
         pause = min(pause, 2.0 * 2 ** min(step.sends, 6))
     # No version change: a claim that won meanwhile is not READY, and who has sent it meanwhile has changed `resend_at`.
-    rows = StepRun.objects.using(database()).filter(pk=step.pk, state=StepState.READY, resend_at=step.resend_at)
-    rows.update(sent_at=None if error else now, sends=sends, resend_at=now + timedelta(seconds=pause), send_error=error)
+    is_mine = {"id": step.pk, "state": StepState.READY, "resend_at": step.resend_at}
+    noted = {"sent_at": None if error else now, "sends": sends, "resend_at": now + timedelta(seconds=pause)}
+    update(StepRun, database(), noted | {"send_error": error}, is_mine)

@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 from durableflows import signals
 from durableflows.core.payload import JSON, redact, sha256, storable
 from durableflows.models import RunEvent, StepRun, WorkflowRun
-from durableflows.models.compiled import Question
+from durableflows.models.compiled import Question, insert
 from durableflows.transactions import database
 
 logger = logging.getLogger("durableflows.events")
@@ -84,7 +84,7 @@ def record(
         previous_digest=before.digest,
     )
     event.digest = digest_of(event)
-    event.save(using=database(), force_insert=True)
+    insert(event, database())
     run_locked.event_sequence, run_locked.event_digest = event.sequence, event.digest
     _keep(run_locked, Tail(event.sequence, event.digest, event.checkpoint))
     transaction.on_commit(partial(_tell, run_locked.pk, kind, facts, at, actor_name), using=database(), robust=True)

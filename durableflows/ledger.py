@@ -20,7 +20,8 @@ from durableflows.core.states import EffectState, StepState
 from durableflows.errors import KeyConflict, LeaseLost, LimitReached, RunHalted
 from durableflows.leases import Lease
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
-from durableflows.models.locks import lock_run, lock_step
+from durableflows.models.compiled import insert
+from durableflows.models.locks import lock_effects, lock_run, lock_step
 from durableflows.providers import Pass
 from durableflows.transactions import database, transact_durably
 
@@ -130,8 +131,8 @@ def _check_limits(run: WorkflowRun, step: StepRun, now: datetime) -> None:
 
 
 def _latest(step: StepRun, operation: str) -> SideEffect | None:
-    rows = SideEffect.objects.using(database()).select_for_update(no_key=True)
-    return rows.filter(step=step, operation=operation).order_by("-issue").first()
+    issues = [row for row in lock_effects(step) if row.operation == operation]
+    return max(issues, key=lambda row: row.issue, default=None)
 
 
 def _check_same(row: SideEffect, digest: str) -> None:
@@ -246,7 +247,7 @@ def _dispatch(
     row.dispatched_at = now
     row.settles_at = now + timedelta(seconds=effect.settle_seconds)
     if row._state.adding:
-        row.save(using=database(), force_insert=True)
+        insert(row, database())
     else:
         row.store("state", "send_count", "first_dispatched_at", "dispatched_at", "settles_at")
     send = EffectSend(
@@ -262,7 +263,7 @@ def _dispatch(
         started_at=now,
         closes_at=row.settles_at,
     )
-    send.save(using=database(), force_insert=True)
+    insert(send, database())
     run.tool_calls_count += 1
     facts: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "key": row.key, "send": row.send_count}
     journal.record(run, "effect.dispatched", at=now, step=step, data=facts)

@@ -15,6 +15,7 @@ from durableflows.core.outcomes import Answer, AnswerKind
 from durableflows.core.payload import JSON, redact
 from durableflows.core.states import EffectState, StepState
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import LockBy, update
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step
 from durableflows.transactions import database, transact
 
@@ -38,7 +39,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
     """
     run, step, row = lock_run(run_id), lock_step(step_id), lock_effect(effect_id)
     now = clock.now()
-    send = EffectSend.objects.using(database()).get(pk=send_id)
+    send = _send(send_id)
     is_holder = (
         step.state == StepState.RUNNING and step.lease_token == send.lease_token and send.number == row.send_count
     )
@@ -58,6 +59,13 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
     providers.heard(run, step, send, answer, now)
     apply_fold(run, step, row, change, answer, now=now, source="send")
     return EffectState(row.state)
+
+
+_SEND = LockBy(EffectSend, lambda rows, send_id: rows.filter(pk=send_id).order_by())
+
+
+def _send(send_id: UUID) -> EffectSend:
+    return _SEND.rows(database(), send_id)[0]
 
 
 def wake(run: WorkflowRun, step: StepRun, now: datetime) -> None:
@@ -84,7 +92,7 @@ def _close_send(send: EffectSend, answer: Answer, now: datetime) -> None:
     send.answer, send.health = answer.receipt, answer.health
     if answer.error is not None:
         send.error_class, send.error_text = answer.error.error_class, answer.error.text
-    send.save(using=database(), update_fields=ANSWER_FIELDS)
+    update(EffectSend, database(), {name: getattr(send, name) for name in ANSWER_FIELDS}, {"id": send.pk})
 
 
 def apply_fold(

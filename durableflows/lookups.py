@@ -24,6 +24,7 @@ from durableflows.core.payload import JSON, redact, same, storable
 from durableflows.core.states import EffectState
 from durableflows.errors import InvalidDefinition, Permanent
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_effect, lock_run, lock_step
 from durableflows.transactions import database, transact, transact_durably
 
@@ -99,7 +100,7 @@ def begin(run_id: UUID, step_id: UUID, effect_id: UUID, effect: EffectDefinition
     send = EffectSend(
         effect=row, number=row.lookup_count, kind="lookup", seen_version=row.row_version, phase="asked", started_at=now
     )
-    send.save(using=database(), force_insert=True)
+    insert(send, database())
     call = ledger.lookup_call(row, effect.timeout_seconds, time.monotonic())
     return Ticket(run_id, step_id, row.pk, send.pk, row.lookup_token, row.row_version, call, row.arguments)
 

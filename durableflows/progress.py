@@ -5,7 +5,10 @@ Called inside the caller's transaction, with run and step locked in that order. 
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from durableflows import arrivals, dispatch, endings, integrity, journal, model_calls, questions, visits
 from durableflows.arrivals import Branch
@@ -20,6 +23,7 @@ from durableflows.core.plan import VERB_OF, Flags, run_state
 from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState
 from durableflows.core.ways import Each, Way
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
+from durableflows.models.compiled import Question, update
 from durableflows.transactions import database
 
 CHECKPOINT_FIELDS = ("data", "checkpoint_sequence", "data_digest", "data_key_id")
@@ -202,10 +206,17 @@ def end_if_quiet(run: WorkflowRun, now: datetime) -> bool:
     return True
 
 
+def _where_steps_stand(alias: str, run_id: UUID) -> QuerySet[StepRun, Any]:
+    rows = StepRun.objects.using(alias).filter(run=run_id, state__in=[str(state) for state in STEP_OPEN])
+    return rows.order_by().values_list("state", "held_by").distinct()
+
+
+_WHERE_STEPS_STAND = Question(_where_steps_stand)
+
+
 def _follow_steps(run: WorkflowRun) -> bool:
     """Move the run to where its steps stand. Returns whether one of them waits for a provider."""
-    still_open = StepRun.objects.using(database()).filter(run=run, state__in=[str(state) for state in STEP_OPEN])
-    steps = list(still_open.values_list("state", "held_by").distinct())
+    steps = _WHERE_STEPS_STAND.answers(database(), run.pk)
     is_held = any(provider for _, provider in steps)
     flags = Flags(run.parked_reason, run.ending_reason, was_claimed=is_held or run.attempts_count > 0)
     target = run_state([StepState(state) for state, _ in steps], flags)
@@ -304,14 +315,15 @@ def _close_attempt(run: WorkflowRun, step: StepRun, decision: Decision, now: dat
     if step.state == StepState.RUNNING and decision.verb is not None:
         model_calls.lose(run, step, now)
         error = decision.error or ErrorInfo("", "", "")
-        StepAttempt.objects.using(database()).filter(step=step, number=step.attempts).update(
-            ended_at=now,
-            outcome=decision.outcome[:40],
-            error_class=error.error_class,
-            error_code=error.code,
-            error_text=error.text or (decision.reason if decision.lost_worker else ""),
-            delay_seconds=decision.delay_seconds,
-        )
+        ended = {
+            "ended_at": now,
+            "outcome": decision.outcome[:40],
+            "error_class": error.error_class,
+            "error_code": error.code,
+            "error_text": error.text or (decision.reason if decision.lost_worker else ""),
+            "delay_seconds": decision.delay_seconds,
+        }
+        update(StepAttempt, database(), ended, {"step": step, "number": step.attempts})
     return step.attempts
 
 

@@ -1,8 +1,8 @@
 """Statements of the hot path whose text never changes, made once: Django builds it anew each time, and for a row of
 forty columns that takes longer than the database takes to answer.
 
-Used by the locks, by the end of a run's history and by `EngineRow.store`; for anything else an ordinary query is
-worth more than the microseconds.
+Used by the locks, by the end of a run's history, by `EngineRow.store` and for the rows that each attempt writes; for
+anything else an ordinary query is worth more than the microseconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,14 +75,32 @@ class LockBy(Generic[Row]):
         return [self._model.from_db(alias, self._names, values) for values in self._question.answers(alias, value)]
 
 
+_inserts: dict[tuple[str, type[models.Model]], str] = {}
 _updates: dict[tuple[str, type[models.Model], tuple[str, ...]], str] = {}
 
 
-def update(row: models.Model, alias: str, values: dict[str, Any], where: dict[str, Any]) -> int:
-    """Write columns of the rows that have these values. Returns how many there were."""
+def insert(row: models.Model, alias: str) -> None:
+    """Write a new row. Django's signals of a save are not sent: outsiders hear of facts, not of rows (`run_event`)."""
+    connection, meta = connections[alias], row._meta
+    fields: list[Any] = list(meta.concrete_fields)
+    key = (connection.vendor, type(row))
+    sql = _inserts.get(key)
+    if sql is None:
+        quote = connection.ops.quote_name
+        columns, marks = ", ".join(quote(field.column) for field in fields), ", ".join(["%s"] * len(fields))
+        sql = f"INSERT INTO {quote(meta.db_table)} ({columns}) VALUES ({marks})"  # noqa: S608 - names of the model's own
+        _inserts[key] = sql
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [_saved(field, field.pre_save(row, add=True), connection) for field in fields])
+    row._state.adding, row._state.db = False, alias
+
+
+def update(row: models.Model | type[models.Model], alias: str, values: dict[str, Any], where: dict[str, Any]) -> int:
+    """Write columns of the rows that have these values, none of them None. Returns how many there were."""
+    assert None not in where.values(), "nothing equals NULL"
     connection, meta = connections[alias], row._meta
     fields: list[Any] = [meta.get_field(name) for name in (*values, *where)]
-    key = (connection.vendor, type(row), (*values, "", *where))
+    key = (connection.vendor, meta.model, (*values, "", *where))
     sql = _updates.get(key)
     if sql is None:
         quote = connection.ops.quote_name
