@@ -4,9 +4,7 @@ The server is aiosmtpd, in the demo's catcher, which answers "taken" only when a
 books: what the engine believes is compared with that.
 """
 
-import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,11 @@ import pytest
 from django.conf import LazySettings
 
 from customer_ops.effects import send_mail
-from customer_ops.mailbox.script import Script
-from customer_ops.mailbox.smtp import serve
-from customer_ops.mailbox.store import Store
 from durableflows.testing import virtual
 from tests.support.adapters import Seen, declared, line, play
 from tests.support.cutting import POINTS, Cut, cut_line
 from tests.support.desk import make_request, usd
+from tests.support.mail_office import BACKEND, Office, open_office
 
 pytestmark = pytest.mark.django_db
 
@@ -61,35 +57,15 @@ CUTS_AND_RESENT: list[tuple[Cut, Seen]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Office:
-    """A mail server that works, and what it has kept."""
-
-    port: int
-    store: Store
-    script: Script
-
-    def mails(self, key: str) -> int:
-        """How many mails it took of an operation."""
-        return len([one for one in self.store.letters() if one.message_id.startswith(f"<{key}@") and not one.refusal])
-
-
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    store, script = Store(tmp_path / "mails"), Script(tmp_path / "script")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = serve(store, script, port=port)
-    try:
-        yield Office(port, store, script)
-    finally:
-        server.stop()
+    with open_office(tmp_path / "office") as office:
+        yield office
 
 
 @pytest.fixture
 def smtp(settings: LazySettings, office: Office) -> LazySettings:
-    settings.EMAIL_BACKEND, settings.EMAIL_HOST = "customer_ops.gateways.smtp.TellingBackend", "127.0.0.1"
+    settings.EMAIL_BACKEND, settings.EMAIL_HOST = BACKEND, "127.0.0.1"
     settings.EMAIL_PORT = office.port
     return settings
 

@@ -47,5 +47,9 @@ def worker_environment(sandbox: RunningSandbox) -> dict[str, str]:
         "PAYMENTS_KEY": KEY,
         "PAYMENTS_TIMEOUT_SECONDS": "3",
         "PAYMENTS_SETTLE_SECONDS": "8",
+        "TICKETS_URL": sandbox.url,
+        "TICKETS_KEY": KEY,
+        "TICKETS_TIMEOUT_SECONDS": "3",
+        "TICKETS_SETTLE_SECONDS": "8",
         "EMAIL_BACKEND": "django.core.mail.backends.filebased.EmailBackend",
     }
