@@ -14,6 +14,7 @@ from customer_ops.gateways import mail as mail_gateway
 from customer_ops.gateways import payments
 from customer_ops.gateways import tickets as tickets_gateway
 from customer_ops.gateways.mail import MailReceipt
+from customer_ops.gateways.payment_events import read_refund_event
 from customer_ops.gateways.payments import RefundReceipt
 from customer_ops.gateways.tickets import TicketReceipt
 from customer_ops.models import Ticket
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
     settle_seconds=getattr(settings, "PAYMENTS_SETTLE_SECONDS", 30.0),
     timeout_seconds=getattr(settings, "PAYMENTS_TIMEOUT_SECONDS", 10.0),
     accepted=lambda receipt: receipt.is_open,
+    accepted_within=timedelta(days=10),
+    event=read_refund_event,
 )
 def refund_payment(call: EffectCall, *, charge_id: str, amount: Money) -> RefundReceipt:
     """Give money of a charge back, once for each key."""

@@ -82,6 +82,7 @@ STORAGES = {
 # Nobody listens there: a test that pays says which sandbox it means.
 PAYMENTS_URL = os.environ.get("PAYMENTS_URL", "http://127.0.0.1:9")
 PAYMENTS_KEY = os.environ.get("PAYMENTS_KEY", "sk_test_local")
+PAYMENTS_WEBHOOK_SECRETS = ["whsec_tests"]
 PAYMENTS_TIMEOUT_SECONDS = float(os.environ.get("PAYMENTS_TIMEOUT_SECONDS", "10"))
 PAYMENTS_SETTLE_SECONDS = float(os.environ.get("PAYMENTS_SETTLE_SECONDS", "30"))
 TICKETS_URL, TICKETS_KEY = "", "sk_test_local"

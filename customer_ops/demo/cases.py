@@ -41,6 +41,7 @@ def ask(sandbox: SandboxControl) -> bool:
         charge = Charge.objects.get(order__number=case.order)
         if case.is_answer_lost:
             sandbox.fault("cut_after", path=REFUNDS, charge=charge.provider_id)
+            sandbox.event_fault("late", times=2, charge=charge.provider_id, seconds=60)
         amount = Money(case.amount_minor, charge.amount.currency)
         services.request_refund(charge.pk, amount, case.reason, by=agent, form_token=uuid.uuid4())
     return True

@@ -10,6 +10,7 @@ from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk_test_local"
+SIGNED_WITH = "whsec_local"
 MAILS, FLOWER = 25, 55  # so many ports after the web's
 
 
@@ -55,6 +56,11 @@ class Place:
         return _address(self.ports.payments)
 
     @property
+    def events_url(self) -> str:
+        """Where the payment sandbox tells its events."""
+        return f"{self.url}/webhooks/payments/"
+
+    @property
     def mails_url(self) -> str:
         """Address of the page with the mails that went out."""
         return _address(self.ports.mails)
@@ -89,6 +95,7 @@ class Place:
             "CUSTOMER_OPS_DATA": str(self.folder),
             "PAYMENTS_URL": self.payments_url,
             "PAYMENTS_KEY": KEY,
+            "PAYMENTS_WEBHOOK_SECRETS": SIGNED_WITH,
             "TICKETS_URL": self.payments_url,  # one program is both, with one log-in
             "TICKETS_KEY": KEY,
             "EMAIL_HOST": "127.0.0.1",

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TypeVar
 
-from customer_ops.demo.place import ROOT, CannotStart, Place
+from customer_ops.demo.place import ROOT, SIGNED_WITH, CannotStart, Place
 
 T = TypeVar("T")
 
@@ -237,7 +237,7 @@ def start_worker(place: Place, children: list[Child]) -> Child:
 def begin_sandbox(place: Place, children: list[Child]) -> Child:
     """Start the payment provider."""
     command = [sys.executable, "-m", "customer_ops.sandbox", f"--port={place.ports.payments}", f"--books={place.books}"]
-    ends = [*command, "--end-with-stdin"]
+    ends = [*command, f"--webhook-url={place.events_url}", f"--webhook-secret={SIGNED_WITH}", "--end-with-stdin"]
     children.append(Child("payments", ends, place, ready='"url"', stdin=subprocess.PIPE))
     return children[-1]
 

@@ -63,8 +63,13 @@ class Stage:
             raise StoryFailed(f"order {order.number} has {len(requests)} refund requests, not one")
         return requests[0]
 
+    def lose_events(self, order: Order) -> None:
+        """Let the provider's own word about the next refund of an order be lost, so that its answer alone tells."""
+        self.sandbox.event_fault("lost", times=2, charge=order.charges.get().provider_id)
+
     def hold_answer(self, order: Order) -> RefundRequest:
         """Ask for a refund whose answer the provider holds back after it acted; returns when it has acted."""
+        self.lose_events(order)
         self.sandbox.fault("timeout_after", path=REFUNDS, charge=order.charges.get().provider_id, seconds=60)
         request = self.ask(order)
         self.sandbox.wait_until_held(timeout_seconds=WAIT_SECONDS)

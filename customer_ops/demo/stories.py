@@ -10,7 +10,7 @@ from customer_ops.celery import app
 from customer_ops.demo.evidence import REFUNDS, Evidence
 from customer_ops.demo.stage import Stage, StoryFailed
 from customer_ops.models import RefundRequest, RefundState
-from durableflows.models import StepRun
+from durableflows.models import ProviderEvent, SideEffect, StepRun
 
 
 def small_refund(stage: Stage) -> str:
@@ -33,14 +33,32 @@ def rejected_refund(stage: Stage) -> str:
 
 
 def lost_answer(stage: Stage) -> str:
-    """The provider acts and the connection breaks before its answer."""
+    """The provider acts and the connection breaks before its answer; what it tells on its own is lost too."""
     order = stage.order(large=False)
     stage.sandbox.fault("cut_after", path=REFUNDS, charge=order.charges.get().provider_id)
+    stage.lose_events(order)
     request = stage.ask(order)
     seen = stage.finish(request, RefundState.REFUNDED, refunds=1)
     if stage.sandbox.faults():
         raise StoryFailed("the provider never broke the connection")
     return f"{_end(seen)}; {seen.asked}"
+
+
+def pending_refund(stage: Stage) -> str:
+    """The provider says "pending"; nobody is told "done" before its webhook does."""
+    order = stage.order(large=False)
+    stage.sandbox.fault("pending", path=REFUNDS, charge=order.charges.get().provider_id)
+    request = stage.ask(order)
+    accepted = SideEffect.objects.filter(run_id=request.run_id, effect="payments.refund", state="ACCEPTED")
+    row = stage.wait(accepted.first, what="the provider to accept the refund")
+    if (seen := stage.evidence(request)).mails:
+        raise StoryFailed(f"the provider is not done, and the customer was told: {seen}")
+    assert row.receipt is not None
+    stage.sandbox.settle(row.receipt["id"], "succeeded")
+    seen = stage.finish(request, RefundState.REFUNDED, refunds=1)
+    told = ProviderEvent.objects.filter(effect=row)
+    stage.wait(told.filter(outcome="happened").first, what="the provider's webhook")
+    return f"{_end(seen)}; {told.count()} webhooks"
 
 
 def killed_child(stage: Stage) -> str:
@@ -112,6 +130,7 @@ STORIES: dict[str, Callable[[Stage], str]] = {
     "large refund, approved": approved_refund,
     "large refund, rejected": rejected_refund,
     "answer lost": lost_answer,
+    "pending, then a webhook": pending_refund,
     "child killed after the act": killed_child,
     "worker killed after the act": killed_worker,
     "broker emptied": emptied_broker,

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 from customer_ops.sandbox.books import Books
+from customer_ops.sandbox.courier import Endpoint
 from customer_ops.sandbox.faults import FaultPlan, Kind, Rate
 from customer_ops.sandbox.holds import Holds
 from customer_ops.sandbox.provider import Provider, Terms
@@ -56,7 +57,9 @@ def _sandbox(options: argparse.Namespace) -> Sandbox:
         search_lag_seconds=options.search_lag_seconds,
     )
     provider = Provider(Books(options.books), FaultPlan(rate), Holds(), terms)
-    return Sandbox(provider, host=options.host, port=options.port, control_port=options.control_port)
+    endpoint = Endpoint(options.webhook_url, options.webhook_secret) if options.webhook_url else None
+    ports = {"port": options.port, "control_port": options.control_port}
+    return Sandbox(provider, host=options.host, **ports, endpoint=endpoint)
 
 
 def read_mix(text: str) -> dict[Kind, float]:
@@ -77,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     _option(parser, "--fault-rate", "0", float, "share of POST requests that go wrong, 0 to 1")
     _option(parser, "--fault-seed", "0", int, "seed of that chance")
     _option(parser, "--fault-mix", "", str, "kinds and weights, for example cut_after:2,rate_limited")
+    _option(parser, "--webhook-url", "", str, "where events are told; none are without it")
+    _option(parser, "--webhook-secret", "whsec_local", str, "what they are signed with")
     _option(parser, "--log-level", "warning", str, "debug shows each request")
     parser.add_argument(
         "--strict-digits",

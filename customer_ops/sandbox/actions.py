@@ -5,18 +5,17 @@ money moves. Knows nothing of HTTP, keys or faults.
 """
 
 import json
-import secrets
 import sqlite3
-import string
 from dataclasses import dataclass
 from typing import Any
 
+from customer_ops.sandbox import events
 from customer_ops.sandbox.answers import ApiError, missing_param, no_such
 from customer_ops.sandbox.currencies import check_digits
 from customer_ops.sandbox.forms import ChargeForm, ListForm, RefundForm
+from customer_ops.sandbox.ids import new_id
 from customer_ops.sandbox.objects import charge_object, list_object, refund_object
 
-_LETTERS = string.ascii_letters + string.digits
 _DECLINES = {
     "tok_chargeDeclined": ("card_declined", "Your card was declined."),
     "tok_chargeDeclinedInsufficientFunds": ("card_declined", "Your card has insufficient funds."),
@@ -42,11 +41,6 @@ class Pending:
     after_seconds: float = 0.0
     after_reads: int = 0
     failure_reason: str = "declined"
-
-
-def new_id(prefix: str) -> str:
-    """An identifier as Stripe makes them."""
-    return f"{prefix}_" + "".join(secrets.choice(_LETTERS) for _ in range(24))
 
 
 def create_charge(tx: sqlite3.Connection, form: ChargeForm, origin: Origin) -> dict[str, Any]:
@@ -88,7 +82,10 @@ def create_refund(
     )
     row = _refund_row(tx, refund_id, param="id")
     _record_act(tx, "refund", origin, row)
-    return refund_object(row)
+    told = refund_object(row)
+    events.emit(tx, "refund.created", told, now=origin.now)
+    events.emit(tx, "charge.refunded", get_charge(tx, charge["id"]), now=origin.now)
+    return told
 
 
 def get_charge(tx: sqlite3.Connection, charge_id: str) -> dict[str, Any]:
@@ -130,7 +127,17 @@ def settle(tx: sqlite3.Connection, refund_id: str, status: str, *, now: float, f
     tx.execute(query, (status, failure_reason if status == "failed" else None, refund_id))
     if status != "succeeded" and row["status"] not in ("failed", "canceled"):
         _record_act(tx, "refund_returned", Origin(request="", key=row["idempotency_key"], now=now), row)
-    return refund_object(_refund_row(tx, refund_id, param="refund"))
+    told = refund_object(_refund_row(tx, refund_id, param="refund"))
+    for kind in ("charge.refund.updated", "refund.failed" if status == "failed" else "refund.updated"):
+        events.emit(tx, kind, told, now=now)
+    return told
+
+
+def settle_due(tx: sqlite3.Connection, *, now: float) -> None:
+    """Let pending refunds end whose time has come, without anybody asking."""
+    query = "SELECT * FROM refunds WHERE settles_to IS NOT NULL AND settles_at <= ? AND settles_after_reads = 0"
+    for row in tx.execute(query, (now,)).fetchall():
+        settle(tx, row["id"], row["settles_to"], now=now, failure_reason=row["failure_reason"])
 
 
 def _refundable(tx: sqlite3.Connection, charge: sqlite3.Row, asked: int | None) -> int:

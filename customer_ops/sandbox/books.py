@@ -43,10 +43,16 @@ CREATE TABLE IF NOT EXISTS keys (
     key TEXT PRIMARY KEY, created REAL NOT NULL, path TEXT NOT NULL, params TEXT NOT NULL, request TEXT NOT NULL,
     status INTEGER, body TEXT
 );
+-- What the account is told on its own. due: not before this time; delivered is NULL until it was taken.
+CREATE TABLE IF NOT EXISTS events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, created REAL NOT NULL, type TEXT NOT NULL,
+    charge TEXT NOT NULL, body TEXT NOT NULL, due REAL NOT NULL, tries INTEGER NOT NULL DEFAULT 0, delivered REAL,
+    fault TEXT
+);
 CREATE TABLE IF NOT EXISTS clock (only_row INTEGER PRIMARY KEY CHECK (only_row = 1), ahead_seconds REAL NOT NULL);
 INSERT OR IGNORE INTO clock VALUES (1, 0);
 """
-_TABLES = ("acts", "refunds", "charges", "tickets", "requests", "keys")
+_TABLES = ("acts", "refunds", "charges", "tickets", "requests", "keys", "events")
 
 
 class Books:

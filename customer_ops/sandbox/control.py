@@ -100,6 +100,24 @@ class SandboxControl:
         """End a refund as succeeded, failed or canceled, also one that had succeeded."""
         return self._ask("POST", "settle", {"refund": refund_id, "status": status, "failure_reason": failure_reason})
 
+    def webhook(self, url: str, *, secret: str) -> None:
+        """Tell events there from now on, and what was not told yet; '' ends it."""
+        self._ask("POST", "webhook", {"url": url, "secret": secret})
+
+    def event_fault(self, kind: str, times: int = 1, **options: Any) -> None:
+        """Order a fault for the delivery of the next `times` events; options are the fields of `events.EventFault`."""
+        self._ask("POST", "event_faults", {"kind": kind, "times": times, **options})
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events, oldest first, with how far their delivery has come."""
+        return list(self._ask("GET", "events")["events"])
+
+    def wait_until_told(self, *, timeout_seconds: float = 10.0) -> None:
+        """Wait until every event that can be delivered was taken."""
+        wanted = {"timeout_seconds": timeout_seconds}
+        if left := self._ask("GET", "untold", wanted)["untold"]:
+            raise SandboxError(f"{len(left)} events were not taken within {timeout_seconds} s: {', '.join(left)}")
+
     def advance_clock(self, seconds: float) -> None:
         """Set the provider's clock ahead: keys grow old, pending refunds come due."""
         self._ask("POST", "clock", {"advance_seconds": seconds})

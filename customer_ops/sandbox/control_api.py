@@ -6,6 +6,10 @@
     GET    /_control/books       charges, refunds, acts, requests; refunds counted by operation
     POST   /_control/reset       empty books, no faults, listening
     POST   /_control/settle      {refund, status, failure_reason}: end a refund, pending or not
+    POST   /_control/webhook     {url, secret}: tell events there; without url: nowhere
+    GET    /_control/events      all events, with how far their delivery has come
+    GET    /_control/untold      {timeout_seconds}: wait until every event was taken
+    POST   /_control/event_faults  order a fault of their delivery (fields: `events.EventFault`)
     POST   /_control/clock       {advance_seconds}: set the provider's clock ahead
     POST   /_control/search_lag  {seconds}: let the search for tickets see only what is older
     GET    /_control/held        {at_least, timeout_seconds}: wait until so many requests are held
@@ -22,8 +26,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from customer_ops.sandbox import actions, log
+from customer_ops.sandbox import actions, events, log
 from customer_ops.sandbox.answers import Answer, ApiError
+from customer_ops.sandbox.courier import Endpoint
+from customer_ops.sandbox.events import EventFault
 from customer_ops.sandbox.faults import Fault, Rate
 
 if TYPE_CHECKING:
@@ -38,6 +44,12 @@ class _Settle(BaseModel):
     refund: str
     status: str
     failure_reason: str = "declined"
+
+
+class _Webhook(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    url: str = ""
+    secret: str
 
 
 class _Clock(BaseModel):
@@ -111,6 +123,25 @@ def _settle(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
         return actions.settle(tx, wanted.refund, wanted.status, now=now, failure_reason=wanted.failure_reason)
 
 
+def _set_webhook(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
+    wanted = _read(_Webhook, order)
+    sandbox.courier.set_endpoint(Endpoint(wanted.url, wanted.secret) if wanted.url else None)
+    return {"url": wanted.url}
+
+
+def _events(sandbox: "Sandbox", _order: Order) -> dict[str, Any]:
+    return {"events": events.list_events(sandbox.provider.books), "faults": sandbox.courier.waiting()}
+
+
+def _untold(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
+    return {"untold": sandbox.courier.wait_until_told(timeout_seconds=_read(_UnderWay, order).timeout_seconds)}
+
+
+def _add_event_fault(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
+    sandbox.courier.add(_read(EventFault, order))
+    return {"faults": sandbox.courier.waiting()}
+
+
 def _clock(sandbox: "Sandbox", order: Order) -> dict[str, Any]:
     return {"now": sandbox.provider.books.advance(_read(_Clock, order).advance_seconds)}
 
@@ -160,6 +191,10 @@ _ACTIONS: dict[tuple[str, str], Callable[["Sandbox", Order], dict[str, Any]]] = 
     ("GET", "books"): _books,
     ("POST", "reset"): _reset,
     ("POST", "settle"): _settle,
+    ("POST", "webhook"): _set_webhook,
+    ("GET", "events"): _events,
+    ("GET", "untold"): _untold,
+    ("POST", "event_faults"): _add_event_fault,
     ("POST", "clock"): _clock,
     ("POST", "search_lag"): _search_lag,
     ("GET", "held"): _held,

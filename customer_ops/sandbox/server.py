@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from customer_ops.sandbox import control_api
-from customer_ops.sandbox.actions import new_id
 from customer_ops.sandbox.answers import Answer, ApiError
+from customer_ops.sandbox.courier import Courier, Endpoint
 from customer_ops.sandbox.faults import Sighting
 from customer_ops.sandbox.forms import parse_body, parse_json
+from customer_ops.sandbox.ids import new_id
 from customer_ops.sandbox.line import Line
 from customer_ops.sandbox.provider import Provider, Request
 
@@ -50,8 +51,11 @@ class _Server(ThreadingHTTPServer):
 class Sandbox:
     """A provider that can be reached, and can be made unreachable."""
 
-    def __init__(self, provider: Provider, *, host: str, port: int, control_port: int) -> None:
+    def __init__(
+        self, provider: Provider, *, host: str, port: int, control_port: int, endpoint: Endpoint | None = None
+    ) -> None:
         self.provider = provider
+        self.courier = Courier(provider.books, endpoint)
         self._lock = threading.Lock()
         self._reopening: threading.Timer | None = None
         self._api: _Server | None = self._open((host, port))
@@ -87,11 +91,13 @@ class Sandbox:
         """Close both ports and let held requests go."""
         self.stop_listening()
         self.provider.holds.release()
+        self.courier.close()
         _close(self._control)
 
     def reset(self) -> None:
         """Empty the books, withdraw all faults, let held requests go and listen again."""
         self.provider.plan.clear()
+        self.courier.clear()
         self.provider.holds.release()
         self.provider.holds.wait_until_done(timeout_seconds=5)
         self.provider.books.empty()

@@ -9,9 +9,10 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from customer_ops.sandbox.actions import Origin, new_id
+from customer_ops.sandbox.actions import Origin
 from customer_ops.sandbox.answers import ApiError, missing_param
 from customer_ops.sandbox.forms import Params, refuse_unknown
+from customer_ops.sandbox.ids import new_id
 
 PATH = "/tickets"
 LONGEST = {"subject": 200, "body": 20_000, "requester": 320, "external_id": 255}
