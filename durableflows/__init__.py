@@ -8,11 +8,13 @@ from durableflows.core.declare import Workflow, approval, effect, step
 from durableflows.core.definition import Budget, Escalate, Facts, Retry
 from durableflows.core.directives import StepReturn, fail, succeed
 from durableflows.core.effects import CannotTell, EffectCall, EventOutcome, EventReading, Found, NotFound
+from durableflows.core.http_answers import http_failure
 from durableflows.core.merge import Merge
 from durableflows.core.migrations import migration
 from durableflows.core.money import Money
 from durableflows.core.references import ArtifactRef, SecretRef
 from durableflows.core.refs import StepRef
+from durableflows.core.retry_after import parse_retry_after
 from durableflows.core.run import Run
 from durableflows.core.state import WorkflowState
 from durableflows.core.ways import child, each, sleep, wait_for
@@ -88,7 +90,9 @@ __all__ = [
     "each",
     "effect",
     "fail",
+    "http_failure",
     "migration",
+    "parse_retry_after",
     "sleep",
     "step",
     "succeed",

@@ -1,5 +1,6 @@
 """What Django's system check says about a project that uses durableflows. Each id is stable and has a cure."""
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
+from durableflows import classifiers
 from durableflows.conf import problems
 from durableflows.core import registry
 from durableflows.tenants import load
@@ -24,7 +26,7 @@ def register() -> None:
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database does not exist. E004: nor TENANTS_OF.
 
-    E005: nor ARTIFACT_STORAGE. E006: nor SECRETS.
+    E005: nor ARTIFACT_STORAGE. E006: nor SECRETS. E008: nor one of CLASSIFIERS.
     """
     given = getattr(django_settings, "DURABLEFLOWS", {})
     found: list[checks.CheckMessage] = [
@@ -39,7 +41,8 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 f"DURABLEFLOWS names database {alias!r}, which DATABASES lacks", hint=hint, id="durableflows.E002"
             )
         )
-    return [*found, *_tenants(given.get("TENANTS_OF", "")), *_references(given)]
+    found += [*_tenants(given.get("TENANTS_OF", "")), *_references(given)]
+    return [*found, *_classifiers(given.get("CLASSIFIERS", ()))]
 
 
 def _references(given: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
@@ -60,6 +63,21 @@ def _references(given: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
             hint = "Name a callable by its dotted path: it takes a secret's name and returns its value as text."
             yield checks.Error(
                 f"DURABLEFLOWS names SECRETS {path!r}, which cannot be called", hint=hint, id="durableflows.E006"
+            )
+
+
+def _classifiers(paths: object) -> Iterator[checks.CheckMessage]:
+    """E008: what says what exceptions mean cannot be called with one."""
+    given = [path for path in paths if isinstance(path, str) and path] if isinstance(paths, list | tuple) else []
+    for path in given:
+        try:
+            inspect.signature(classifiers.load(path)).bind(ValueError())
+        except Exception as error:  # noqa: BLE001 - importing the project's module can fail in any way
+            hint = "Name callables by their dotted paths: each takes an exception, and returns one of ours or None."
+            yield checks.Error(
+                f"DURABLEFLOWS names CLASSIFIERS {path!r}, which cannot be called ({type(error).__name__}: {error})",
+                hint=hint,
+                id="durableflows.E008",
             )
 
 

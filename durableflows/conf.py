@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, get_type_hints
@@ -65,6 +65,9 @@ class Settings:
     TENANTS_OF: str = ""
     """Callable(user) that says in which tenants a person acts: None for all, or a collection of names. Empty: in '',
     superusers in all."""
+    CLASSIFIERS: Sequence[str] = ()
+    """Callables(error) that say by one of our exceptions what an exception of a step or effect means, or None. Asked in
+    this order, before the engine's own table."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
     """Key id -> secret for the seals on state; the first one seals, all of them verify. Empty: from SECRET_KEY, and
     SECRET_KEY_FALLBACKS verify."""
@@ -134,6 +137,8 @@ def _fits(value: object, wanted: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and value > 0
     if wanted is bool or wanted is str:
         return isinstance(value, wanted)
+    if wanted == Sequence[str]:
+        return isinstance(value, list | tuple) and all(isinstance(item, str) and item for item in value)
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         return False
     return all(isinstance(item, Mapping if wanted == _OF_DICTS else str) for item in value.values())
@@ -141,6 +146,7 @@ def _fits(value: object, wanted: Any) -> bool:
 
 def _wanted(wanted: Any) -> str:
     names = {float: "a number above 0", int: "a whole number above 0", bool: "True or False", str: "a text"}
+    names[Sequence[str]] = "a list of texts"
     return names.get(wanted, "a dict of dicts" if wanted == _OF_DICTS else "a dict of texts")
 
 

@@ -12,6 +12,7 @@ from django.db import connections
 
 from durableflows import (
     artifacts,
+    classifiers,
     given,
     integrity,
     ledger,
@@ -237,7 +238,8 @@ def _call(effect: EffectDefinition[R], reserved: Reserved) -> tuple[Answer, R | 
         is_pending = effect.accepted is not None and effect.accepted(value)
         kind = AnswerKind.ACCEPTED if is_pending else AnswerKind.RECEIPT
         return Answer(kind, receipt=receipt, health=Health.WELL), value, None
-    except BaseException as error:  # noqa: BLE001 - an outcome must be recorded whatever was raised
+    except BaseException as raised:  # noqa: BLE001 - an outcome must be recorded whatever was raised
+        error = classifiers.inside(raised)
         answer = answer_of(error)
         if not sent and answer.kind is AnswerKind.UNKNOWN:
             answer = Answer(AnswerKind.NOT_SENT, error=answer.error)

@@ -180,9 +180,13 @@ class Permanent(StepFailure):
 
 
 class UnknownOutcome(StepFailure):
-    """It may have been done: the answer was lost after the request left."""
+    """It may have been done: the answer was lost after the request left. `retry_after_seconds` as for `Transient`."""
 
     code = "unknown_outcome"
+
+    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class KeyInUse(UnknownOutcome):

@@ -14,7 +14,7 @@ from uuid import UUID
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError
 
-from durableflows import claims, decisions, integrity
+from durableflows import claims, classifiers, decisions, integrity
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.context import RunContext
@@ -97,6 +97,7 @@ def _failed(claim: Claim, step: StepDefinition, error: Exception) -> Failed:
         return Failed(FailureKind.TRANSIENT, describe(TimeoutError(text)))
     if isinstance(error, OperationalError | InterfaceError):
         return Failed(FailureKind.TRANSIENT, describe(error))
+    error = classifiers.outside(error, step)
     failed = failure_of(error, step)
     if failed.kind is FailureKind.OUR_CODE:
         logger.error("run %s: step %s has an error in its code", claim.lease.run_id, step.name, exc_info=error)

@@ -16,7 +16,7 @@ from django.core.mail.backends.base import BaseEmailBackend
 from pydantic import BaseModel, ConfigDict
 
 from customer_ops.gateways.wire import OWN_SHARE
-from durableflows import EffectCall, NeedsHuman, NeverSent, Permanent, StepFailure, Transient, UnknownOutcome
+from durableflows import CredentialsRefused, EffectCall, NeverSent, Permanent, StepFailure, Transient, UnknownOutcome
 
 LONGEST_TEXT = 200
 
@@ -38,8 +38,8 @@ def message_id_of(call: EffectCall) -> str:
 def send(call: EffectCall, *, to: str, subject: str, body: str) -> MailReceipt:
     """Hand one mail to the server.
 
-    Raises NeverSent: no connection; NeedsHuman: our log-in; Transient: refused for now, or dropped before the text
-    left; Permanent: refused; UnknownOutcome: dropped after the text left.
+    Raises NeverSent: no connection; CredentialsRefused: our log-in; Transient: refused for now, or dropped before the
+    text left; Permanent: refused; UnknownOutcome: dropped after the text left.
     """
     message_id = message_id_of(call)
     message = _compose(message_id, to=to, subject=subject, body=body)
@@ -71,7 +71,8 @@ def _open(connection: BaseEmailBackend) -> None:
     try:
         connection.open()
     except smtplib.SMTPAuthenticationError as error:
-        raise NeedsHuman(f"the mail server does not accept our log-in ({error.smtp_code})", code="mail_login") from None
+        text = f"the mail server does not accept our log-in ({error.smtp_code})"
+        raise CredentialsRefused(text, code="mail_login") from None
     except (OSError, smtplib.SMTPException) as error:
         # Unknown host, refused, time-out, a greeting that is none: no mail was begun.
         raise NeverSent(f"no connection to the mail server: {_kind(error)}", code="mail_connection") from None

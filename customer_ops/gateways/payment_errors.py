@@ -6,17 +6,13 @@ was done" get a class that says so; the rest is an unknown outcome, because a pr
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import httpx
 
-from customer_ops.gateways.retry_after import parse_retry_after
-from durableflows import DurableflowsError, KeyConflict, KeyInUse, NeedsHuman, Permanent, Transient, UnknownOutcome
+from durableflows import DurableflowsError, KeyConflict, http_failure
 
 # The provider's limiter and its lock stand in front of its endpoints; with any status, nothing has begun.
 NOT_PROCESSED_CODES = frozenset({"rate_limit", "lock_timeout"})
-# Statuses with which an endpoint refuses, when the body says so in the provider's own form. A page of a proxy does not.
-REFUSALS = frozenset({400, 402, 403, 404, 410, 422})
 LONGEST_TEXT = 300
 
 
@@ -43,20 +39,21 @@ def read_error(body: bytes) -> ErrorBody:
 def failure_of(status: int, headers: httpx.Headers, body: bytes, *, what: str) -> DurableflowsError:
     """Say what an error answer means. `what` begins the text: "refund of ch_1 at 127.0.0.1:8100"."""
     error = read_error(body)
-    text = f"{what}: answered {status} {error.code or error.type}".rstrip()
-    details = {"code": error.code or error.type or f"http_{status}", "status": status, "param": error.param}
-    if error.code == "idempotency_key_in_use" or (status == 409 and error.type == "idempotency_error"):
-        return KeyInUse(f"{text}: the provider still works on an earlier request", **details)
-    if error.type == "idempotency_error":
-        return KeyConflict(f"{text}: {error.message}")
-    if status == 429 or error.code in NOT_PROCESSED_CODES:
-        seconds = parse_retry_after(headers, now=datetime.now(UTC))
-        return Transient(f"{text}: not processed", retry_after_seconds=seconds, **details)
-    if status == 401:
-        return NeedsHuman(f"{text}: the provider does not accept our key", **details)
-    if status in REFUSALS and error.type:
-        return Permanent(f"{text}: {error.message}", decline_code=error.decline_code, **details)
-    return UnknownOutcome(f"{text}: that does not say whether it was done", **details)
+    is_in_use = error.code == "idempotency_key_in_use" or (status == 409 and error.type == "idempotency_error")
+    if error.type == "idempotency_error" and not is_in_use:
+        return KeyConflict(f"{what}: answered {status} {error.code or error.type}: {error.message}")
+    return http_failure(
+        status,
+        headers,
+        what=what,
+        said=": ".join(filter(None, (error.code or error.type, "" if status == 401 else error.message))),  # not our key
+        readable=bool(error.type),
+        key_in_use=is_in_use,
+        not_done=(status,) if error.code in NOT_PROCESSED_CODES else (),
+        code=error.code or error.type or f"http_{status}",
+        param=error.param,
+        decline_code=error.decline_code,
+    )
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ Source: design, section 5; specification S3.6 to S3.9; R13.
 from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo, Failed, FailureKind
 from durableflows.core.payload import redact, storable
+from durableflows.core.retry_after import LONGEST_SECONDS
 from durableflows.errors import (
     AlreadyDone,
     ChangedOutside,
@@ -17,10 +18,25 @@ from durableflows.errors import (
     NeedsHuman,
     NeverSent,
     Permanent,
+    StepFailure,
     Transient,
+    UnknownOutcome,
 )
 
 TEXT_LIMIT = 2000
+
+SAYS: tuple[tuple[type[BaseException], AnswerKind], ...] = (
+    (NeverSent, AnswerKind.NOT_SENT),
+    (Transient, AnswerKind.NOT_DONE),
+    (Permanent, AnswerKind.REJECTED),
+    (CredentialsRefused, AnswerKind.CREDENTIALS),
+    (NeedsHuman, AnswerKind.NEEDS_HUMAN),
+    (KeyConflict, AnswerKind.CONFLICT),
+    (KeyInUse, AnswerKind.IN_USE),
+    (AlreadyDone, AnswerKind.ALREADY),
+    (UnknownOutcome, AnswerKind.UNKNOWN),
+)
+"""What each of our exceptions says of one send; the first that fits. Everything else is doubt."""
 
 
 def describe(error: BaseException) -> ErrorInfo:
@@ -44,31 +60,25 @@ def _text(error: BaseException) -> str:
 
 def answer_of(error: BaseException) -> Answer:
     """What an exception raised inside an effect says about that one send."""
-    info = describe(error)
-    if isinstance(error, NeverSent):
-        return Answer(AnswerKind.NOT_SENT, error=info, retry_after_seconds=error.retry_after_seconds)
-    if isinstance(error, Transient):
-        return Answer(AnswerKind.NOT_DONE, error=info, retry_after_seconds=error.retry_after_seconds)
-    for kind, answer in (
-        (Permanent, AnswerKind.REJECTED),
-        (CredentialsRefused, AnswerKind.CREDENTIALS),
-        (NeedsHuman, AnswerKind.NEEDS_HUMAN),
-        (KeyConflict, AnswerKind.CONFLICT),
-        (KeyInUse, AnswerKind.IN_USE),
-        (AlreadyDone, AnswerKind.ALREADY),
-    ):
-        if isinstance(error, kind):
-            return Answer(answer, error=info)
-    return Answer(AnswerKind.UNKNOWN, error=info)
+    kind = next((kind for type_, kind in SAYS if isinstance(error, type_)), AnswerKind.UNKNOWN)
+    return Answer(kind, error=describe(error), retry_after_seconds=asked_for(error))
+
+
+def asked_for(error: BaseException) -> float | None:
+    """How many seconds the provider wants to be left alone; None for what is no number of seconds (R11)."""
+    seconds = getattr(error, "retry_after_seconds", None) if isinstance(error, StepFailure) else None
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:  # not a number is not > 0
+        return None
+    return float(min(seconds, LONGEST_SECONDS))
 
 
 def failure_of(error: BaseException, step: StepDefinition) -> Failed:
     """What an exception that left the step's body says about the attempt."""
     info = describe(error)
     if isinstance(error, NeverSent):
-        return Failed(FailureKind.NEVER_SENT, info, error.retry_after_seconds)
+        return Failed(FailureKind.NEVER_SENT, info, asked_for(error))
     if isinstance(error, Transient):
-        return Failed(FailureKind.TRANSIENT, info, error.retry_after_seconds)
+        return Failed(FailureKind.TRANSIENT, info, asked_for(error))
     if isinstance(error, Permanent) or (step.permanent and isinstance(error, step.permanent)):
         return Failed(FailureKind.PERMANENT, info)
     if isinstance(error, NeedsHuman):

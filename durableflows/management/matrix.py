@@ -98,8 +98,9 @@ PLANNED or REJECTED only when no earlier send of the effect is unexplained; othe
 ATTEMPTS = """\
 ## How an attempt ended, and what follows
 
-A delay doubles from `base_seconds` up to `cap_seconds`, and half of it is drawn by chance. What the provider asked for
-is never shortened. The three columns differ in the tries that are left and in what the step declares."""
+A delay doubles from `base_seconds` up to `cap_seconds`; it is drawn between a half and one and a half of that. What the
+provider asked for is never shortened. The three columns differ in the tries that are left and in what the step
+declares."""
 ATTEMPTS_IN_DOUBT = """\
 An attempt that ends while an effect of it is in doubt always takes the row "in doubt", whatever was raised.
 

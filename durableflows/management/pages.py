@@ -121,6 +121,7 @@ def _unit(name: str) -> str:
         "_OF": "dotted path",
         "_KEYS": "dict of texts",
         "PROVIDERS": "dict of dicts",
+        "CLASSIFIERS": "list of dotted paths",
     }
     return next(unit for end, unit in units.items() if name.endswith(end))
 

@@ -41,10 +41,15 @@ PURE = (
     "core.fold",
     "core.events",
     "core.reconcile",
+    "core.retry_after",
     "core.backoff",
     "core.budget",
     "core.operate",
     "core.classify",
+    "core.http_answers",
+    "core.raised",
+    "core.phases",
+    "core.libraries",
     "core.plan",
     "core.decide",
     "core.standing",
@@ -52,7 +57,7 @@ PURE = (
 )
 
 # What the project and the process say: settings, time, places where we can die.
-SURROUNDINGS = ("conf", "signals", "boundaries", "clock", "wall_time", "fields", "tenants")
+SURROUNDINGS = ("conf", "signals", "boundaries", "clock", "wall_time", "fields", "tenants", "classifiers")
 
 ROWS = (
     "models.compiled",

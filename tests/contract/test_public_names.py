@@ -17,6 +17,7 @@ DECLARING = {
     "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail",
     "each", "sleep", "wait_for", "child", "Merge", "migration", "ArtifactRef", "SecretRef",
     "EventOutcome", "EventReading",
+    "http_failure", "parse_retry_after",
 }  # fmt: skip
 ERRORS = {
     "DurableflowsError", "InvalidDefinition", "InvalidState", "UnknownWorkflow", "NotFoundError", "NotAllowed",

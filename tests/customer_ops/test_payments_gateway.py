@@ -17,6 +17,7 @@ from customer_ops.gateways import payments as gateway
 from customer_ops.gateways.payments import ChargeReceipt, PaymentsClient, RefundReceipt
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import (
+    CredentialsRefused,
     DurableflowsError,
     Found,
     KeyConflict,
@@ -146,7 +147,7 @@ FAULTS: list[tuple[str, dict[str, Any], type[Exception] | None, int, type[Except
     ("error_before", {}, UnknownOutcome, 0, None),
     ("error_before", {"stored": True}, UnknownOutcome, 0, UnknownOutcome),
     ("error_before", {"status": 503}, UnknownOutcome, 0, None),
-    ("unauthorized", {}, NeedsHuman, 0, None),
+    ("unauthorized", {}, CredentialsRefused, 0, None),
     ("forbidden", {}, Permanent, 0, None),
     ("key_in_use", {}, KeyInUse, 0, None),
     ("slow", {"seconds": 0.01}, None, 1, None),

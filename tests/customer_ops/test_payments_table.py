@@ -35,7 +35,7 @@ WITH_KEYS: list[Case] = [
     ("rate_limited", {}, line("Transient", "PLANNED", "CONFIRMED", sends=2, books=1)),
     ("error_before", {}, line(*LOST, sends=2, books=1)),
     ("error_before", {"status": 503}, line(*LOST, sends=2, books=1)),
-    ("unauthorized", {}, line("NeedsHuman", "PLANNED", "PLANNED", sends=1, books=0)),
+    ("unauthorized", {}, line("CredentialsRefused", "PLANNED", "PLANNED", sends=1, books=0)),
     ("forbidden", {}, line("Permanent", "REJECTED", "REJECTED", sends=1, books=0)),
     ("key_in_use", {}, line("KeyInUse", "UNKNOWN", "CONFIRMED", sends=2, books=1)),
     # the provider is slow: in time, and too late for us

@@ -13,8 +13,9 @@ from typing import Any
 from customer_ops.sandbox.control import BooksView
 from durableflows import Retry, Run, Workflow, WorkflowState, api, step
 from durableflows.core import registry
+from durableflows.core.breaker import BreakerState
 from durableflows.core.definition import EffectDefinition
-from durableflows.models import EffectSend, SideEffect, WorkflowRun
+from durableflows.models import Breaker, EffectSend, SideEffect, WorkflowRun
 from durableflows.testing import World
 
 QUICK_SECONDS, PATIENT_SECONDS = 0.6, 5.0
@@ -43,9 +44,10 @@ class Seen:
 
 
 def line(first: str, then: str, end: str, *, sends: int, lookups: int = 0, books: int) -> Seen:
-    """A line of a table. How the run ended follows from how the effect did."""
+    """A line of a table. How the run stands follows from the effect; refused credentials let it wait."""
     runs = {"CONFIRMED": "SUCCEEDED", "REJECTED": "FAILED", "PLANNED": "PARKED"}
-    return Seen(first, then, sends, lookups, end, runs.get(end, "NEEDS_RECONCILIATION"), books)
+    run = "RUNNING" if first == "CredentialsRefused" else runs.get(end, "NEEDS_RECONCILIATION")
+    return Seen(first, then, sends, lookups, end, run, books)
 
 
 def declared(effect: EffectDefinition[Any], *, is_silent: bool, **options: Any) -> EffectDefinition[Any]:
@@ -70,7 +72,8 @@ def play(
         world.run_until_idle()
         first, then = _first_send(run), _row(run).state
         between()
-        world.run_through()
+        if not Breaker.objects.filter(provider=used.provider, state=BreakerState.PAUSED).exists():
+            world.run_through()  # else it waits for a person, and looks from time to time
     rows = list(SideEffect.objects.filter(run=run))
     sends = EffectSend.objects.filter(effect__run=run)
     return Seen(

@@ -4,17 +4,24 @@ For answers that no provider should give. Real sockets; one thread.
 """
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+RESET = b"\0reset"
+
 
 class RawServer:
-    """Answers the first connection with the first text, and so on; the last one is repeated."""
+    """Answers the first connection with the first text, and so on; the last one is repeated.
 
-    def __init__(self, answers: Sequence[bytes]) -> None:
+    None: it says nothing and keeps the connection. RESET: it breaks the connection off.
+    """
+
+    def __init__(self, answers: Sequence[bytes | None]) -> None:
         self._answers = list(answers)
         self._last: object = None
+        self._silent: list[socket.socket] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.received: list[bytes] = []
@@ -28,17 +35,21 @@ class RawServer:
             self._last = last.getsockname()
             last.connect(self._socket.getsockname())
             self._thread.join(timeout=5)
-        self._socket.close()
+        for connection in [self._socket, *self._silent]:
+            connection.close()
 
     def _serve(self) -> None:
         while True:
             connection, client = self._socket.accept()
-            with connection:
-                if client == self._last:
-                    return
-                answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-                self.received.append(read_request(connection))
-                connection.sendall(answer)
+            if client == self._last:
+                connection.close()
+                return
+            answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+            self.received.append(read_request(connection))
+            if answer is None:
+                self._silent.append(connection)
+            else:
+                _answer(connection, answer)
 
 
 def http(status: str, body: bytes | str = b"", **headers: str) -> bytes:
@@ -49,8 +60,16 @@ def http(status: str, body: bytes | str = b"", **headers: str) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + content
 
 
+def _answer(connection: socket.socket, answer: bytes) -> None:
+    with connection:
+        if answer == RESET:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            connection.sendall(answer)
+
+
 @contextmanager
-def raw_server(*answers: bytes) -> Iterator[RawServer]:
+def raw_server(*answers: bytes | None) -> Iterator[RawServer]:
     """A server for as long as the block lasts."""
     server = RawServer(answers)
     try:

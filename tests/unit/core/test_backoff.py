@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durableflows.core.backoff import LONGEST_SECONDS, SHORTEST_SECONDS, delay_seconds
+from durableflows.core.backoff import SHORTEST_SECONDS, delay_seconds
 from durableflows.core.definition import Retry
+from durableflows.core.retry_after import LONGEST_SECONDS
 
 RETRY = Retry(attempts=10, base_seconds=2, cap_seconds=60)
 
@@ -27,15 +28,15 @@ class Fixed(Random):
     ("attempt", "draw", "wanted"),
     [
         (1, 0.0, 1.0),
-        (1, 1.0, 2.0),
+        (1, 1.0, 3.0),
         (2, 0.0, 2.0),
-        (3, 0.5, 6.0),
-        (5, 1.0, 32.0),
+        (3, 0.5, 8.0),
+        (5, 1.0, 48.0),
         (6, 1.0, 60.0),
         (60, 1.0, 60.0),
         (10**9, 0.0, 30.0),
-        (0, 1.0, 2.0),
-        (-3, 1.0, 2.0),
+        (0, 1.0, 3.0),
+        (-3, 1.0, 3.0),
     ],
 )
 def test_the_delay_doubles_up_to_its_cap(attempt: int, draw: float, wanted: float):
@@ -46,9 +47,9 @@ def test_the_delay_doubles_up_to_its_cap(attempt: int, draw: float, wanted: floa
 @pytest.mark.parametrize(
     ("asked", "draw", "wanted"),
     [
-        (None, 1.0, 2.0),
-        (0, 1.0, 2.0),
-        (-5, 1.0, 2.0),
+        (None, 1.0, 3.0),
+        (0, 1.0, 3.0),
+        (-5, 1.0, 3.0),
         (1, 1.0, 3.0),
         (120, 0.0, 120.0),
         (120, 1.0, 122.0),
@@ -78,7 +79,10 @@ def test_bounds(attempt: int, base: float, more: float, asked: float | None, see
 
 
 def test_many_that_fail_together_do_not_come_back_together():
+    """R11: 200 steps with the default settings, at their first failure and at later ones."""
     rng = Random(7)
-    delays = {round(delay_seconds(4, RETRY, rng), 1) for _ in range(200)}
+    for attempt, seconds in ((1, 1.8), (2, 3.6), (4, 14), (9, 140)):
+        delays = sorted(delay_seconds(attempt, Retry(), rng) for _ in range(200))
 
-    assert len(delays) > 40
+        assert delays[-1] - delays[0] > seconds
+        assert max(sum(at <= other < at + seconds / 9 for other in delays) for at in delays) < 50
