@@ -27,6 +27,8 @@ from durableflows.errors import (
 OURS: Mapping[AnswerKind, type[DurableflowsError]] = {
     kind: ours for ours, kind in SAYS if issubclass(ours, DurableflowsError)
 }
+OUTSIDE = (NeverSent, Transient, CredentialsRefused)
+"""What is heard where no effect is at stake too; the rest is an error in our code there."""
 
 
 def inside(error: Exception) -> DurableflowsError | None:
@@ -48,7 +50,7 @@ def outside(error: Exception) -> DurableflowsError | None:
     to anything else may have changed something, and there is no ledger to look it up by: a person looks.
     """
     meant = inside(error)
-    if isinstance(meant, NeverSent | Transient | CredentialsRefused):
+    if isinstance(meant, OUTSIDE):
         return meant
     if isinstance(meant, UnknownOutcome) and only_reads(error):
         return Transient(str(meant), retry_after_seconds=meant.retry_after_seconds, **meant.details)

@@ -3,7 +3,6 @@
 Called by `management.pages`. Reads no row and changes nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -39,6 +38,8 @@ from durableflows.errors import (
     Permanent,
     Transient,
 )
+from durableflows.management import library_tables
+from durableflows.management.library_tables import Table, table
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 STEP = StepDefinition(name="pay", kind=StepKind.TASK, retry=Retry(attempts=3))
@@ -80,13 +81,11 @@ ASKABLE = replace(IN_DOUBT, has_lookup=True)
 ACCEPTED = replace(ASKABLE, state=EffectState.ACCEPTED, accepted_at=NOW - timedelta(minutes=5))
 ABSENT = replace(ASKABLE, state=EffectState.ABSENT)
 
-Table = Sequence[Sequence[str]]
-
 TOP = """\
 # Retry matrix
 
-Printed from `core.classify`, `core.decide` and `core.reconcile` by `manage.py durableflows graph --write-docs`; do not
-edit.
+Printed from `core.classify`, `core.phases`, `core.decide` and `core.reconcile` by `manage.py durableflows graph
+--write-docs`; do not edit.
 
 Only the engine retries. Celery never retries a step, and an effect's function makes one try a call.
 
@@ -116,17 +115,11 @@ asked."""
 
 def page() -> str:
     """The whole of docs/reference/retry-matrix.md."""
-    parts = [TOP, table(("Raised", "Inside an effect", "Elsewhere in the step"), exceptions())]
+    parts = [TOP, table(("Raised", "Inside an effect", "Elsewhere in the step"), exceptions()), *library_tables.parts()]
     heads = ("The attempt", "Tries are left", "None is left", "None is left, with `on_failure` and `on_refused`")
     parts += [ATTEMPTS, table(heads, failures()), ATTEMPTS_IN_DOUBT, table(("When it was lost", "Then"), losses())]
     parts += [EFFECTS, table(("The effect", "The run goes on", "No try is left", "The run is halted"), effects())]
     return "\n\n".join(parts) + "\n"
-
-
-def table(heads: Sequence[str], rows: Table) -> str:
-    """A Markdown table."""
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 def exceptions() -> Table:

@@ -17,7 +17,7 @@ from durableflows.boundaries import Boundary
 from durableflows.core.states import EndingReason
 from durableflows.doctor.findings import KNOWN, VERIFY_ONLY, Severity
 from durableflows.management import graph, matrix
-from durableflows.management.matrix import table
+from durableflows.management.library_tables import table
 
 CURES: Mapping[str, str] = {
     "error": "Catch it to catch all that durableflows raises on purpose.",

@@ -6,7 +6,7 @@ from pathlib import Path
 import durableflows
 from durableflows.core import registry
 from durableflows.errors import NotFoundError
-from durableflows.management import graph, matrices, matrix, pages, plans
+from durableflows.management import graph, library_tables, matrices, matrix, pages, plans
 from durableflows.management.tables import Report
 
 
@@ -39,5 +39,5 @@ def show_matrix(options: Namespace) -> Report:
         workflow = registry.get(options.workflow, options.version)
         return Report(matrices.as_data(workflow), matrices.as_lines(workflow))
     parts = {"exceptions": matrix.exceptions, "failures": matrix.failures, "losses": matrix.losses}
-    parts["effects"] = matrix.effects
+    parts |= {"libraries": library_tables.rules, "http_answers": library_tables.answers, "effects": matrix.effects}
     return Report({name: part() for name, part in parts.items()}, matrix.page().splitlines())

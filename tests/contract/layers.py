@@ -208,6 +208,7 @@ EDGES = (
     "management",
     "management.databases",
     "management.graph",
+    "management.library_tables",
     "management.matrix",
     "management.pages",
     "management.tables",

@@ -237,7 +237,7 @@ def test_every_row_of_a_matrix_stands_in_the_general_one():
 
 def test_without_a_workflow_the_matrix_is_the_page():
     assert said("matrix").strip() == matrix.page().strip()
-    assert set(data("matrix")) == {"exceptions", "failures", "losses", "effects"}
+    assert set(data("matrix")) == {"exceptions", "libraries", "http_answers", "failures", "losses", "effects"}
 
 
 @pytest.mark.parametrize(
