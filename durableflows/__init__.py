@@ -6,7 +6,7 @@ answer and cancel runs are in `durableflows.api`, which needs the app registry.
 
 from durableflows.core.declare import Workflow, approval, effect, step
 from durableflows.core.definition import Budget, Escalate, Facts, Retry
-from durableflows.core.directives import StepReturn, fail, succeed
+from durableflows.core.directives import StepReturn, compensate, fail, succeed
 from durableflows.core.effects import CannotTell, EffectCall, EventOutcome, EventReading, Found, NotFound
 from durableflows.core.http_answers import http_failure
 from durableflows.core.merge import Merge
@@ -87,6 +87,7 @@ __all__ = [
     "WorkflowState",
     "approval",
     "child",
+    "compensate",
     "each",
     "effect",
     "fail",

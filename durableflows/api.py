@@ -48,6 +48,7 @@ from durableflows.services import (
     runs,
     signals,
 )
+from durableflows.services import compensate as compensating
 from durableflows.services import edit as editing
 from durableflows.services import preview as previews
 from durableflows.services import redrive as redriving
@@ -61,6 +62,7 @@ __all__ = [
     "abandon",
     "answer",
     "cancel",
+    "compensate",
     "edit",
     "explain",
     "extend",
@@ -118,6 +120,17 @@ def cancel(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
              changes nothing
     """
     return runs.cancel(run_id, by=by, reason=reason)
+
+
+def compensate(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:
+    """Undo what a run did, newest first, and end it as COMPENSATED; of one whose undo failed, what is left.
+
+    What is in doubt is settled first; effects without `undo=` stay done. See docs/howto/undo.md.
+
+    Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate for a run that was abandoned, is in its
+             clean-up, or has ended with nothing that can be undone. A second time changes nothing
+    """
+    return compensating.compensate(run_id, by=by, reason=reason)
 
 
 def retry(run_id: UUID | str, *, by: Any = None, reason: str) -> WorkflowRun:

@@ -22,6 +22,7 @@ from durableflows import (
     ledger_facts,
     progress,
     providers,
+    undoing,
 )
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
@@ -102,8 +103,8 @@ def park_if_changed(run_locked: WorkflowRun, step_locked: StepRun, now: datetime
 
 
 def _is_over(run: WorkflowRun, now: datetime) -> bool:
-    """Has a limit been reached? Then the run begins to end. A clean-up has a time of its own and no budget."""
-    if run.is_cleaning_up:
+    """Has a limit been reached? Then the run begins to end. Undo and clean-up have their own time and no budget."""
+    if run.has_own_time:
         return end_cleanup_if_late(run, now)
     if now >= run.deadline_at:
         endings.begin(run, EndingReason.DEADLINE, f"the deadline {run.deadline_at:%Y-%m-%d %H:%M} has passed", now)
@@ -114,11 +115,15 @@ def _is_over(run: WorkflowRun, now: datetime) -> bool:
 
 
 def end_cleanup_if_late(run_locked: WorkflowRun, now: datetime) -> bool:
-    """Give a clean-up up whose time is over. In memory; the caller concludes the run. False: it has time left."""
+    """Give an undo or a clean-up up whose time is over. In memory; the caller concludes the run. False: it has time."""
     run = run_locked
     if run.cleanup_until is None or now < run.cleanup_until:
         return False
-    endings.fail_cleanup(run, f"it was not done by {run.cleanup_until:%Y-%m-%d %H:%M}", now)
+    text = f"it was not done by {run.cleanup_until:%Y-%m-%d %H:%M}"
+    if run.is_undoing:
+        undoing.give_up(run, text, now)
+    else:
+        endings.fail_cleanup(run, text, now)
     return True
 
 
@@ -168,7 +173,7 @@ def _definition(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefin
     except UnknownWorkflow:
         _leave_for_another(run, step, now)
         return None
-    if definition.structure != run.manifest.get("structure") or step.name not in definition.steps:
+    if definition.structure != run.manifest.get("structure") or not definition.has_step(step.name):
         detail = (
             f"{run.workflow} v{run.version} here has other steps, effects or state than the run began with; "
             "deploy the old code beside it, or migrate the run"

@@ -6,13 +6,23 @@ decided in `core.ending`. Source: P6, P15; protocol, rule 10.
 
 from datetime import datetime
 
-from durableflows import arrivals, dispatch, journal, ledger_facts, model_calls, questions
+from durableflows import (
+    arrivals,
+    dispatch,
+    journal,
+    ledger_facts,
+    ledger_undo,
+    model_calls,
+    questions,
+    undo_children,
+    undoing,
+)
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import standing
-from durableflows.core.ending import Cleanup, Ending, Next, cleanup_of, next_of
+from durableflows.core.ending import AT_WORK, Cleanup, Ending, Next, cleanup_of, next_of
 from durableflows.core.payload import JSON
 from durableflows.core.plan import END_OF
-from durableflows.core.states import ENDS_BY_LIMIT, EndingPhase, EndingReason, StepState, WaitsOn
+from durableflows.core.states import ENDS_BY_LIMIT, EndingPhase, EndingReason, RunState, StepState, WaitsOn
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
 from durableflows.models.locks import lock_steps
 from durableflows.transactions import database
@@ -26,9 +36,10 @@ CLOSED_FIELDS = (
 def begin(run: WorkflowRun, reason: EndingReason, detail: str, now: datetime, *, actor_name: str = "") -> None:
     """Let the run end as soon as its effects are settled, and ask nobody any more. The first reason stays.
 
-    But a cancel overtakes a limit: nobody may extend the run any more, so it ends as cancelled, and cleans up (P6).
+    But a cancel overtakes a limit: nobody may extend the run any more, so it ends as cancelled, and cleans up (P6). And
+    who wants undone what it did overtakes all others, as long as nothing has been cleaned up.
     """
-    overtakes = reason is EndingReason.CANCEL and run.ending_reason in ENDS_BY_LIMIT
+    overtakes = _overtakes(run, reason)
     if run.ending_reason and not overtakes:
         return
     run.ending_reason = str(reason)
@@ -39,6 +50,12 @@ def begin(run: WorkflowRun, reason: EndingReason, detail: str, now: datetime, *,
     questions.close_all(run, f"the run is ending: {detail or reason}", now)
 
 
+def _overtakes(run: WorkflowRun, reason: EndingReason) -> bool:
+    if reason is EndingReason.COMPENSATE:
+        return run.ending_reason != reason and run.ending_phase == EndingPhase.SETTLING
+    return reason is EndingReason.CANCEL and run.ending_reason in ENDS_BY_LIMIT
+
+
 def move_on(run: WorkflowRun, now: datetime) -> bool:
     """Bring a run that is ending to its clean-up or its end, if it may go there now. In memory, but for its steps.
 
@@ -46,13 +63,17 @@ def move_on(run: WorkflowRun, now: datetime) -> bool:
     """
     steps = lock_steps(run)
     is_open = ledger_facts.with_open_effects(steps)
-    if run.ending_phase != EndingPhase.CLEANUP:
+    if run.ending_phase not in AT_WORK:
         _reconcile_ready([step for step in steps if step.pk in is_open], now)
     cleanup = cleanup_of(run.manifest, run.ending_reason)
+    undoes = undoing.starts(run)
     ending = Ending(
         reason=run.ending_reason,
         phase=EndingPhase(run.ending_phase),
         has_cleanup=cleanup is not None,
+        undoes=undoes,
+        has_to_undo=undoes and ledger_undo.next_to_undo(run) is not None,
+        has_children=undoes and undo_children.waits(run),
         has_open_effects=bool(is_open),
         has_open_sends=ledger_facts.has_open_sends(run, now),
         has_open_steps=bool(steps),
@@ -62,7 +83,9 @@ def move_on(run: WorkflowRun, now: datetime) -> bool:
         return False
     for step in steps:
         close_step(run, step, now)
-    if following is Next.CLEAN_UP and cleanup is not None:
+    if following is Next.UNDO:
+        _undo(run, now)
+    elif following is Next.CLEAN_UP and cleanup is not None:
         _clean_up(run, cleanup, now)
     else:
         finish(run, END_OF[run.ending_reason], now)
@@ -76,6 +99,14 @@ def _reconcile_ready(in_doubt: list[StepRun], now: datetime) -> None:
             step.reconcile()
             step.wake_at, step.waits_for = now, "an effect is in doubt while the run ends"
             step.store("state", "wake_at", "waits_for")
+
+
+def _undo(run: WorkflowRun, now: datetime) -> None:
+    """Begin the next undo: the first in the commit that found nothing of the main path open, and closed all of it."""
+    undoing.begin_next(run, now)
+    if run.state != RunState.COMPENSATING:
+        run.move("compensate")
+    cross(Boundary.UNDO_BEFORE_COMMIT)
 
 
 def _clean_up(run: WorkflowRun, cleanup: Cleanup, now: datetime) -> None:
@@ -128,6 +159,8 @@ def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     step.ended_at, step.wake_at, step.resend_at, step.waits_on, step.waits_for = now, None, None, "", ""
     step.store(*CLOSED_FIELDS)
     journal.record(run, "step.cancelled", at=now, step=step, data={"step": step.name})
+    if step.is_undo:
+        undoing.after_end(run, step, "it was closed before it was done", now)
 
 
 def place(step: StepRun) -> dict[str, JSON]:
@@ -137,9 +170,10 @@ def place(step: StepRun) -> dict[str, JSON]:
 
 def finish(run: WorkflowRun, verb: str, now: datetime) -> None:
     """End the run, and close every question it still asks, in the same commit."""
+    verb, undone = undoing.end(run, verb, now)
     run.move(verb)
     run.ended_at, run.parked_reason, run.parked_detail = now, "", ""
     questions.close_all(run, f"the run ended: {run.word}", now)
-    journal.record(run, "run.ended", at=now, data={"state": str(run.state), "error": run.error_text})
+    journal.record(run, "run.ended", at=now, data={"state": str(run.state), "error": run.error_text, **undone})
     if run.parent_step_id is not None:
         dispatch.send_crossing_after_commit(run.parent_step_id)

@@ -7,15 +7,19 @@ from durableflows.core.states import (
     EFFECT_OPEN,
     ENDS_BY_LIMIT,
     RUN_CLEANED_UP,
+    RUN_COMPENSABLE,
     EffectState,
+    EndingPhase,
     ParkedReason,
     RunState,
     StepState,
 )
+from durableflows.core.undo import undo_of
 from durableflows.explain_rows import Rows
 from durableflows.explain_words import plain
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 
+LEFT = (EffectState.CONFIRMED, EffectState.UNDO_FAILED)
 RESOLVABLE = (EffectState.UNKNOWN, EffectState.ACCEPTED)
 
 
@@ -31,6 +35,7 @@ def what_comes(run: WorkflowRun, rows: Rows) -> tuple[str, datetime | None]:
     else:
         things += [(row.settles_at, _SETTLES.format(plain(row))) for row in rows.effects if _is_flying(row, rows)]
         things += [(run.cleanup_until, "its clean-up is given up")] if run.is_cleaning_up else []
+        things += [(run.cleanup_until, "undoing is given up")] if run.is_undoing else []
     timed = [(at, text) for at, text in things if at is not None]
     untimed = [text for at, text in things if at is None]
     if untimed:
@@ -104,6 +109,7 @@ def safe_verbs(run: WorkflowRun, rows: Rows) -> tuple[str, ...]:
     verbs = {
         "answer": goes_on and answers,
         "cancel": run.ended_at is None and run.cancel_asked_at is None,
+        "compensate": _may_compensate(run, rows),
         "pause": goes_on and not run.parked_reason,
         "resume": goes_on and is_paused,
         "retry": goes_on and retries and not is_paused,
@@ -119,6 +125,18 @@ def _may_redrive(run: WorkflowRun, rows: Rows) -> bool:
     if run.cleanup_error and run.state in RUN_CLEANED_UP:
         return True
     return run.state == RunState.FAILED and _may_reopen(run) and rows.now < run.deadline_at
+
+
+def _may_compensate(run: WorkflowRun, rows: Rows) -> bool:
+    """Is there something that can be undone, and is it not undone already, or about to be?"""
+    undoable = undo_of(run.manifest).effects
+    left = [row for row in rows.effects if row.undoes_id is None and not row.step.of_cleanup]
+    left = [row for row in left if row.state in LEFT and row.effect in undoable]
+    if not left:
+        return False
+    if run.ended_at is not None:
+        return run.state in RUN_COMPENSABLE
+    return run.ending_phase == EndingPhase.SETTLING and not undo_of(run.manifest).starts(run.ending_reason)
 
 
 def _may_reopen(run: WorkflowRun) -> bool:

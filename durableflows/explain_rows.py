@@ -36,7 +36,7 @@ def read(run: WorkflowRun) -> Rows:
     one while it waits for a provider."""
     alias = database()
     events = RunEvent.objects.using(alias).filter(run=run).select_related("step").order_by("-sequence")
-    effects = SideEffect.objects.using(alias).filter(run=run).order_by("-created_at", "-id")
+    effects = SideEffect.objects.using(alias).filter(run=run).select_related("step").order_by("-created_at", "-id")
     decisions = ApprovalDecision.objects.using(alias).filter(request__run=run).order_by("-at", "-id")
     now = clock.now()
     steps = list(
@@ -46,7 +46,7 @@ def read(run: WorkflowRun) -> Rows:
         now=now,
         events=list(events.defer("step__input", "step__output")[:EVENTS_SHOWN])[::-1],
         steps=steps,
-        effects=list(effects.defer("arguments")[:ROWS_READ])[::-1],
+        effects=list(effects.defer("arguments", "step__input", "step__output")[:ROWS_READ])[::-1],
         requests=list(ApprovalRequest.objects.using(alias).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]),
         decisions=list(decisions[:ROWS_READ]),
         release_unknown=_unknown_release(run, now) if any(step.state == StepState.READY for step in steps) else "",

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from durableflows.core.breaker import BreakerState
-from durableflows.core.states import EFFECT_OPEN, ParkedReason, RunState, StepState, WaitsOn
+from durableflows.core.states import EFFECT_OPEN, EffectState, ParkedReason, RunState, StepState, WaitsOn
+from durableflows.core.undo import undo_of
 from durableflows.explain_rows import Rows
 from durableflows.explain_words import full_stop, moment, plain, when
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
@@ -23,7 +24,21 @@ def _end(run: WorkflowRun, rows: Rows) -> str:
     inherited = [row for row in rows.effects if row.state in EFFECT_OPEN]
     left = f"; still open: {names(inherited)}" if inherited else ""
     left += f", inherited by {plain(run.heir_name)}" if inherited and run.heir_name else ""
-    return f"{run.word.capitalize()}{by} {when(run.ended_at, rows.now)}{why}{left}"
+    return f"{run.word.capitalize()}{by} {when(run.ended_at, rows.now)}{why}{left}{_stays(run, rows)}"
+
+
+def _stays(run: WorkflowRun, rows: Rows) -> str:
+    """What a run that was undone could not undo."""
+    if run.state not in (RunState.COMPENSATED, RunState.COMPENSATION_FAILED):
+        return ""
+    main = [row for row in rows.effects if row.undoes_id is None and not row.step.of_cleanup]
+    undoable = undo_of(run.manifest).effects
+    done = [row for row in main if row.state == EffectState.CONFIRMED]
+    left = [row for row in done if row.effect in undoable]
+    left += [row for row in main if row.state in (EffectState.UNDOING, EffectState.UNDO_FAILED)]
+    stays = [row for row in done if row.effect not in undoable]
+    told = f"; not undone: {names(left)}" if left else ""
+    return told + (f"; not reversible: {names(stays)}" if stays else "")
 
 
 def _standing(run: WorkflowRun, rows: Rows) -> str:
@@ -48,6 +63,10 @@ def _at_work(rows: Rows) -> str:
 def _ending(run: WorkflowRun, rows: Rows) -> str:
     by = f" by {plain(run.cancel_asked_by)}" if run.cancel_asked_by else ""
     head = f"Ending ({plain(run.ending_reason)}{by}): {plain(run.error_text)}"
+    if run.is_undoing:
+        under_way = [row for row in rows.effects if row.state == EffectState.UNDOING]
+        told = _at_work(rows) or "nothing of it is open"
+        return f"{full_stop(head)} What it did is undone first, now {names(under_way) or 'nothing'}: {told}"
     if run.is_cleaning_up:
         return f"{full_stop(head)} It cleans up first: {_at_work(rows) or 'nothing of it is open'}"
     open_effects = [row for row in rows.effects if row.state in EFFECT_OPEN]

@@ -60,6 +60,7 @@ SAFE_WORDS: Mapping[str, str] = {
     "pause": "pause it: what is under way ends, and nothing more begins until somebody resumes it",
     "resume": "resume it: it goes on where it stands",
     "extend": "give it more time or budget: it goes on where it stood, and what happened is not done again",
+    "compensate": "undo what it did, newest first; what is in doubt is looked into first",
     "redrive": "let it go on from an earlier step: what happened is not done again, unless you choose so",
     "retry": "let it go on now: what already happened is not done again",
     "resolve": "say what happened, once somebody has looked at the provider",
@@ -193,7 +194,9 @@ def _started(fact: Fact) -> Said:
 def _ended(fact: Fact) -> Said:
     state = fact.text("state")
     is_good = state in ("SUCCEEDED", "CANCELLED", "COMPENSATED")
-    return _with(f"The run ended: {WORDS.get(state, state)}", fact.text("error")), "done" if is_good else "problem"
+    text = _with(f"The run ended: {WORDS.get(state, state)}", fact.text("error"))
+    text = _with(text, _listed(fact, "left"), between="; not undone: ")
+    return _with(text, _listed(fact, "not_reversible"), between="; not reversible: "), "done" if is_good else "problem"
 
 
 def _ready(fact: Fact) -> Said:
@@ -377,6 +380,24 @@ def _simple(template: str, kind: Kind, name: str = "reason") -> Callable[[Fact],
     return tell
 
 
+def _undo(template: str, kind: Kind) -> Callable[[Fact], Said]:
+    def tell(fact: Fact) -> Said:
+        return _with(template.format(_effect(fact), fact.text("of") or fact.step), fact.text("error")), kind
+
+    return tell
+
+
+def _undo_began(fact: Fact) -> Said:
+    stays = _listed(fact, "not_reversible")
+    text = f"Nothing else of it is under way any more: what it did is undone, newest first: {_listed(fact, 'undoes')}"
+    return _with(text, stays, between="; not reversible: "), "note"
+
+
+def _listed(fact: Fact, name: str) -> str:
+    given = fact.data.get(name)
+    return plain(", ".join(map(str, given))) if isinstance(given, list) else ""
+
+
 _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "run.started": _started,
     "run.ended": _ended,
@@ -384,6 +405,12 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "run.ending": _simple("The run is ending", "note", "detail"),
     "run.cleanup_began": _simple("Nothing else of it is under way any more: it cleans up", "note", "step"),
     "run.cleanup_failed": _simple("The clean-up was not done", "problem", "error"),
+    "run.undo_began": _undo_began,
+    "run.undo_given_up": _simple("Undoing was given up", "problem", "error"),
+    "run.compensate_asked": _simple("Undoing all of it was asked for{by}", "note"),
+    "effect.undo_began": _undo("{0} of {1} is undone next", "note"),
+    "effect.undone": _undo("{0} of {1} is undone", "certain"),
+    "effect.undo_failed": _undo("{0} of {1} could not be undone", "problem"),
     "run.cancel_asked": _simple("Cancel was asked for{by}", "note"),
     "run.paused": _simple("Paused{by}", "note"),
     "run.resumed": _simple("Resumed{by}", "done"),

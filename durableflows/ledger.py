@@ -17,6 +17,7 @@ from durableflows.core.keys import idempotency_key
 from durableflows.core.payload import JSON, sha256
 from durableflows.core.reconcile import REPEAT, may_resend
 from durableflows.core.states import EffectState, StepState
+from durableflows.core.undo import UNDOES
 from durableflows.errors import KeyConflict, LeaseLost, LimitReached, RunHalted
 from durableflows.leases import Lease
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
@@ -58,6 +59,9 @@ class Rejected:
     reason: str
 
 
+NOT_UNDER_WAY = (EffectState.ABSENT, EffectState.REJECTED, EffectState.UNDONE)
+"""Nothing of such a row is under way: the next send is of another issue."""
+
 Reservation = Reserved | Stored | Unsettled | Rejected
 
 
@@ -94,7 +98,7 @@ def reserve(
             return found
     if row is None or row.state != EffectState.UNKNOWN:  # nothing of it is under way: this would be a first send
         _check_limits(run, step, now)
-    if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED) or row.verdict == REPEAT:
+    if row is None or row.state in NOT_UNDER_WAY or row.verdict == REPEAT:
         row = _plan(run, step, effect, operation, arguments, digest, replaces=row, now=now)
         row.turn_key = turn_key
     passed = providers.admit(step, row, effect.timeout_seconds, now=now)
@@ -164,7 +168,7 @@ def _done_before(row: SideEffect, digest: str) -> Reservation | None:
 
 def _without_sending(row: SideEffect, effect: EffectDefinition[object], now: datetime) -> Reservation | None:
     """What a stored row answers without another send; None: it may be sent."""
-    if row.state in (EffectState.CONFIRMED, EffectState.REVERSED, EffectState.UNDONE):
+    if row.state in (EffectState.CONFIRMED, EffectState.REVERSED):
         return Stored(row.receipt)
     if row.state == EffectState.ACCEPTED:
         return Unsettled(EffectState.ACCEPTED, "the provider has accepted it and is not done")
@@ -180,8 +184,8 @@ def _without_sending(row: SideEffect, effect: EffectDefinition[object], now: dat
         return Unsettled(EffectState.ABSENT, "a lookup says that it did not happen; a person decides about a new try")
     if row.state == EffectState.REJECTED and not row.verdict:
         return Rejected(row.reason)  # P3: a body that runs again learns what it learned before
-    if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):
-        return None
+    if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED, EffectState.UNDONE):
+        return None  # what is undone is never taken for done: once more is another issue, with a key of its own
     return Unsettled(EffectState(row.state), f"it is {row.state}")
 
 
@@ -218,8 +222,13 @@ def _plan(
         arguments=arguments,
         request_digest=digest,
         replaces=replaces,
+        undoes_id=_undone_by(step),
         created_at=now,
     )
+
+
+def _undone_by(step: StepRun) -> UUID | None:
+    return UUID(str(step.input[UNDOES])) if step.is_undo else None
 
 
 def _key(run: WorkflowRun, step: StepRun, operation: str, issue: int) -> str:

@@ -8,7 +8,7 @@ Source: P2, P5; protocol, rules 6 to 8.
 from datetime import datetime
 from uuid import UUID
 
-from durableflows import clock, journal, providers
+from durableflows import clock, journal, ledger_undo, providers
 from durableflows.core.events import is_overtaken, is_same_act
 from durableflows.core.fold import Fold, fold
 from durableflows.core.outcomes import Answer, AnswerKind
@@ -108,6 +108,7 @@ def apply_fold(
     """Write what an answer makes of the row, with its event and, when it surprises, an alert on the run."""
     row = row_locked
     _change(row, change, answer, now)
+    ledger_undo.follow(run_locked, step_locked, row, now)
     loud = change.alert or change.notice
     if loud:
         run_locked.alert, run_locked.alert_at = f"{row.effect}: {loud}", now

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, journal, ledger, ledger_answers, wall_time
+from durableflows import clock, journal, ledger, ledger_answers, ledger_undo, wall_time
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import registry
@@ -191,6 +191,7 @@ def _not_found(run: WorkflowRun, step: StepRun, row: SideEffect, now: datetime) 
         row.store("state", "in_doubt_since", "next_lookup_at", "settles_at", "audit_at")
         journal.record(run, "effect.absent", at=now, step=step, data={"effect": row.effect, "by": "lookup"})
         run.store(*journal.FIELDS)
+        ledger_undo.follow(run, step, row, now)
     elif row.state == EffectState.ACCEPTED:
         _cannot_tell(run, step, row, "it was accepted, and now the provider does not find it", now)
     else:  # the audit of an ABSENT row: it stayed absent

@@ -10,17 +10,17 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from durableflows import arrivals, dispatch, endings, integrity, journal, model_calls, questions, visits
+from durableflows import arrivals, dispatch, endings, integrity, journal, model_calls, questions, undoing, visits
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
 from durableflows.core import standing
 from durableflows.core.budget import idle_at, is_used_up
-from durableflows.core.decide import Decision, End, Park
+from durableflows.core.decide import Decision, End, Park, unparked
 from durableflows.core.outcomes import ErrorInfo, Held
 from durableflows.core.payload import JSON, same, sha256
 from durableflows.core.plan import VERB_OF, Flags, run_state
-from durableflows.core.states import STEP_ENDED, STEP_OPEN, EndingReason, RunState, StepState
+from durableflows.core.states import STEP_ENDED, STEP_OPEN, UNDO_PHASES, EndingReason, RunState, StepState
 from durableflows.core.ways import Each, Way
 from durableflows.models import StepAttempt, StepRun, WorkflowRun
 from durableflows.models.compiled import Question, update
@@ -86,6 +86,7 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     Raises           InvalidState for a checkpoint that is too large; TransitionNotAllowed for an illegal move
     Crash            before the commit nothing of it; after it the READY rows are sent by the sweep
     """
+    decision = unparked(decision) if step.is_undo else decision
     attempt = _close_attempt(run, step, decision, now)
     if decision.held is not None:
         run.attempts_count -= 1  # it waits for a provider: that is not charged (P7)
@@ -166,7 +167,10 @@ def _first_of(way: Way, branch: Branch) -> tuple[str, str]:
 
 
 def park(run: WorkflowRun, why: Park, now: datetime) -> None:
-    """Stop the run until somebody makes it go on; a clean-up ends there. In memory; `conclude` stores it."""
+    """Stop the run until somebody makes it go on; an undo or a clean-up ends there. In memory; `conclude` stores it."""
+    if run.is_undoing:
+        undoing.give_up(run, why.detail, now)
+        return
     if run.is_cleaning_up:
         endings.fail_cleanup(run, why.detail, now)
         return
@@ -218,7 +222,8 @@ def _follow_steps(run: WorkflowRun) -> bool:
     """Move the run to where its steps stand. Returns whether one of them waits for a provider."""
     steps = _WHERE_STEPS_STAND.answers(database(), run.pk)
     is_held = any(provider for _, provider in steps)
-    flags = Flags(run.parked_reason, run.ending_reason, was_claimed=is_held or run.attempts_count > 0)
+    was_claimed, is_undoing = is_held or run.attempts_count > 0, run.ending_phase in UNDO_PHASES
+    flags = Flags(run.parked_reason, run.ending_reason, was_claimed=was_claimed, is_undoing=is_undoing)
     target = run_state([StepState(state) for state, _ in steps], flags)
     if target is None:
         raise AssertionError(f"run {run.pk} has no open step and no end: a decision forgot one of them")
@@ -228,6 +233,9 @@ def _follow_steps(run: WorkflowRun) -> bool:
 
 
 def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
+    if step.is_undo:
+        undoing.after_end(run, step, end.error.text if end.error is not None else "", now)
+        return
     if step.of_cleanup:  # it can fail its clean-up; how the run ends is known
         if end.error is not None:
             _keep_end(step, end)
@@ -235,7 +243,7 @@ def _end(run: WorkflowRun, step: StepRun, end: End, now: datetime) -> None:
         return
     if run.ending_reason or end.reason == EndingReason.FAILURE:
         _keep_end(step, end)
-    if run.ending_reason:
+    if run.ending_reason and end.reason != EndingReason.COMPENSATE:
         return  # it was cancelled or ran out of time while the step was under way: no success overtakes that (P6)
     carry_end(run, step, end, now)
 

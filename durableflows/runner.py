@@ -14,7 +14,7 @@ from uuid import UUID
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError
 
-from durableflows import claims, classifiers, decisions, integrity
+from durableflows import claims, classifiers, decisions, integrity, ledger_facts
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.context import RunContext
@@ -38,6 +38,7 @@ from durableflows.core.outcomes import (
 from durableflows.core.payload import JSON, check_size, storable_text
 from durableflows.core.returned import Place, directive_of
 from durableflows.core.secrecy import mask_text
+from durableflows.core.undo import UNDOES, arguments_of
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
 from durableflows.notes import note
@@ -108,6 +109,8 @@ def _failed(claim: Claim, step: StepDefinition, error: Exception) -> Failed:
 
 def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> Outcome:
     context = RunContext(claim, definition, step)
+    if step.kind is StepKind.UNDO:
+        return _undone(claim, definition, context)
     if step.kind is StepKind.APPROVAL:
         assert step.approval is not None
         return _asked(step, step.approval, context)
@@ -127,6 +130,16 @@ def _perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition)
         check_size(directive.result, settings().MAX_STATE_BYTES, f"the result of {step.name}")
         integrity.refuse_secrets(directive.result, f"the result of {step.name}")
     return Done(directive, states.dump(context.state), context.given_result, tuple(context.notes))
+
+
+def _undone(claim: Claim, definition: WorkflowDefinition, context: RunContext) -> Outcome:
+    """Undo what another step did: by the effect that it declares, given those arguments and the receipt."""
+    original = ledger_facts.original_of(UUID(str(claim.input[UNDOES])))
+    effect = definition.effects[original.effect]
+    assert effect.undo is not None
+    arguments = arguments_of(effect, original.arguments, original.receipt)
+    context.effect(effect.undo, operation=None, **arguments)
+    return Done(Succeed(), claim.data)
 
 
 def _asked(step: StepDefinition, spec: ApprovalSpec, context: RunContext) -> Asked:

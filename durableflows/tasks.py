@@ -25,7 +25,7 @@ def register() -> None:
     """
     seconds: dict[str, float] = {}
     for definition in registry.definitions():
-        for step in definition.steps.values():
+        for step in definition.all_steps:
             name = definition.run_step_task_name(step.name)
             seconds[name] = max(step.timeout_seconds, seconds.get(name, 0.0))
     for name, timeout_seconds in seconds.items():

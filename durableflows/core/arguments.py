@@ -44,6 +44,7 @@ class Arguments:
     """The keyword arguments that a function takes after its EffectCall, in the order of its signature."""
 
     names: tuple[str, ...]
+    required: tuple[str, ...]
     _adapter: TypeAdapter[_Base]
 
     @classmethod
@@ -57,7 +58,8 @@ class Arguments:
         fields = {_field(index): _declare(name, parameters[name]) for index, name in enumerate(parameters)}
         try:
             model: type[_Base] = create_model("Arguments", __base__=_Base, **fields)
-            return cls(tuple(parameters), TypeAdapter(model))
+            required = tuple(name for name, one in parameters.items() if one.default is _REQUIRED)
+            return cls(tuple(parameters), required, TypeAdapter(model))
         except (PydanticUserError, TypeError) as error:
             raise InvalidDefinition(f"{what}: the type of an argument has no JSON form: {error}") from error
 

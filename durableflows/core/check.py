@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from durableflows.core import pins
+from durableflows.core import undo as undoing
 from durableflows.core.arguments import check_lookup
 from durableflows.core.definition import (
     SEND_BY_SECONDS,
@@ -31,7 +32,8 @@ _DOTTED = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PERMISSION = re.compile(r"\w+\.\w+")
 _HEADER = ("name", "version", "deadline", "budget")
 _CLEANUP = ("on_failure", "on_cancel")
-_RESERVED = frozenset({*_HEADER, *_CLEANUP, *pins.OPTIONS, "cleanup_within", "definition"})
+_UNDO = ("undo_on_failure", "undo_on_cancel", "undo_within")
+_RESERVED = frozenset({*_HEADER, *_CLEANUP, *_UNDO, *pins.OPTIONS, "cleanup_within", "definition"})
 
 Steps: TypeAlias = Mapping[str, StepDefinition]
 Problem: TypeAlias = tuple[str, str]
@@ -49,6 +51,9 @@ class Header:
     on_failure: str | None
     on_cancel: str | None
     cleanup_within: timedelta
+    undo_on_failure: bool
+    undo_on_cancel: bool
+    undo_within: timedelta
 
     @property
     def cleanup(self) -> Mapping[str, str]:
@@ -61,6 +66,7 @@ def check_header(where: str, body: Mapping[str, object]) -> Header:
     """Take what a class says of itself as a whole. Raises InvalidDefinition for all mistakes."""
     name, version, deadline, budget = (body.get(option) for option in _HEADER)
     on_failure, on_cancel = (body.get(option) for option in _CLEANUP)
+    undo_on_failure, undo_on_cancel, undo_within = (body.get(option) for option in _UNDO)
     within = body.get("cleanup_within")
     _refuse(where, (("", problem) for problem in _header_problems(body)))
     if (
@@ -71,17 +77,25 @@ def check_header(where: str, body: Mapping[str, object]) -> Header:
         and isinstance(on_failure, str | None)
         and isinstance(on_cancel, str | None)
         and isinstance(within, timedelta)
+        and isinstance(undo_within, timedelta)
     ):
-        return Header(name, version, deadline, budget, on_failure, on_cancel, within)
+        undo = (bool(undo_on_failure), bool(undo_on_cancel), undo_within)
+        return Header(name, version, deadline, budget, on_failure, on_cancel, within, *undo)
     raise InvalidDefinition(f"{where}: name, version, deadline or budget is of a wrong type")
 
 
 def check_steps(
-    where: str, steps: Steps, methods: Collection[str], cleanup: Mapping[str, str] = MappingProxyType({})
+    where: str,
+    steps: Steps,
+    methods: Collection[str],
+    cleanup: Mapping[str, str] = MappingProxyType({}),
+    *,
+    undoes: bool = False,
 ) -> None:
     """Refuse steps that are wrong in themselves, then a graph that cannot work.
 
-    methods   those without @step; cleanup: `on_failure` and `on_cancel` with the steps that they name
+    methods   those without @step; cleanup: `on_failure` and `on_cancel` with the steps that they name; undoes: what
+              was done is undone by declaration
     """
     _refuse(where, ((step.name, problem) for step in steps.values() for problem in _step_problems(step)))
     _refuse(where, _effect_name_problems(steps))
@@ -89,6 +103,7 @@ def check_steps(
     _refuse(where, _target_problems(steps, methods))
     _refuse(where, (("", problem) for problem in _cleanup_names(steps, cleanup)))
     _refuse(where, _start_problems(steps))
+    _refuse(where, (("", problem) for problem in _undo_problems(steps, undoes=undoes)))
     _refuse(where, _graph_problems(steps, cleanup.values()))
     _refuse(where, _cleanup_problems(steps, cleanup.values()))
 
@@ -120,6 +135,7 @@ def _header_problems(body: Mapping[str, object]) -> Iterator[str]:
     if not isinstance(budget, Budget):
         yield f"budget {budget!r} is not a Budget, write budget = Budget(tool_calls=20)"
     yield from _cleanup_header_problems(body)
+    yield from _undo_header_problems(body)
 
 
 def _cleanup_header_problems(body: Mapping[str, object]) -> Iterator[str]:
@@ -132,6 +148,15 @@ def _cleanup_header_problems(body: Mapping[str, object]) -> Iterator[str]:
         yield f"cleanup_within {within!r} is not a time span, write cleanup_within = timedelta(hours=1)"
     elif within != DEFAULT_WITHIN and not any(named):
         yield "cleanup_within without on_failure or on_cancel: nothing is cleaned up, leave it out"
+
+
+def _undo_header_problems(body: Mapping[str, object]) -> Iterator[str]:
+    for option in _UNDO[:2]:
+        if not isinstance(body.get(option), bool):
+            yield f"{option} is {body.get(option)!r}: write True, or leave it out"
+    within = body.get("undo_within")
+    if not isinstance(within, timedelta) or within <= timedelta(0):
+        yield f"undo_within {within!r} is not a time span, write undo_within = timedelta(days=1)"
 
 
 def _step_problems(step: StepDefinition) -> Iterator[str]:
@@ -228,7 +253,8 @@ def _approval_problems(spec: ApprovalSpec) -> Iterator[str]:
 def _effect_name_problems(steps: Steps) -> Iterator[Problem]:
     known: dict[str, EffectDefinition[object]] = {}
     for step in steps.values():
-        for effect in step.effects:
+        undos = [effect.undo for effect in step.effects if effect.undo is not None]
+        for effect in (*step.effects, *undos):
             if known.setdefault(effect.name, effect) is not effect:
                 yield step.name, f"two effects are named {effect.name!r}: keys are made from the name, give one another"
 
@@ -266,6 +292,11 @@ def _start_problems(steps: Steps) -> Iterator[Problem]:
         yield "", f"no step has start=True: give it to the first one, perhaps {next(iter(steps))!r}"
     elif len(starts) > 1:
         yield "", f"several steps have start=True ({', '.join(starts)}): a run starts at one"
+
+
+def _undo_problems(steps: Steps, *, undoes: bool) -> Iterator[str]:
+    if undoes and not any(effect.undo for step in steps.values() for effect in step.effects):
+        yield "undo_on_failure or undo_on_cancel, and no effect has an undo=: give one, or leave these out"
 
 
 def _cleanup_names(steps: Steps, cleanup: Mapping[str, str]) -> Iterator[str]:
@@ -320,8 +351,7 @@ def _closure(begin: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]:
 
 
 def _effect_problems(effect: EffectDefinition[object], undo: object) -> Iterator[str]:
-    if undo is not None:
-        yield "undo= is not available yet: leave it out or write undo=None, and undo by hand or in a step of your own"
+    yield from undoing.problems(effect, undo)
     if not _DOTTED.fullmatch(effect.name) or len(effect.name) > 100:
         yield f"name {effect.name!r} is not of the form 'payments.refund' (small letters, digits, _, at most 100)"
     if not _SLUG.fullmatch(effect.provider):

@@ -11,7 +11,7 @@ from random import Random
 
 from durableflows.core.backoff import delay_seconds
 from durableflows.core.definition import StepDefinition
-from durableflows.core.directives import Fail, Goto, Succeed
+from durableflows.core.directives import Compensate, Fail, Goto, Succeed
 from durableflows.core.outcomes import (
     Asked,
     Conflict,
@@ -217,6 +217,10 @@ def _done(snapshot: Snapshot, outcome: Done) -> Decision:
             output=outcome.output if directive.result is None else directive.result,
             end=End("succeed", result=directive.result),
         )
+    if isinstance(directive, Compensate):
+        why = ErrorInfo("", "compensate", directive.reason)
+        end = End("finish_compensation", EndingReason.COMPENSATE, error=why)
+        return Decision("succeed", outcome="done", data=outcome.data, output=outcome.output, end=end)
     assert isinstance(directive, Fail)
     error = ErrorInfo("", "failed", directive.reason)
     if snapshot.is_tolerated:
@@ -346,3 +350,12 @@ def after_look(move: Move) -> Decision:
     if move.next in (Next.SETTLED, Next.RESEND):
         return Decision("make_ready", reason=move.reason, wake_at=move.at)
     return Decision(None, reason=move.reason, wake_at=move.at, needs_person=move.next is Next.PERSON)
+
+
+def unparked(decision: Decision) -> Decision:
+    """What becomes of an undo that nobody goes on with: it has failed, and the next one begins."""
+    if decision.park is None:
+        return decision
+    error = decision.error or ErrorInfo("", "undo_failed", decision.park.detail)
+    end = End("fail", EndingReason.FAILURE, error=error)
+    return replace(decision, verb="fail", wake_at=None, park=None, error=error, end=end)

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
 from durableflows.core import check, ending, migrations, pins, registry
+from durableflows.core import undo as undoing
 from durableflows.core.arguments import Arguments
 from durableflows.core.definition import (
     ApprovalSpec,
@@ -160,7 +161,7 @@ def effect(
     receipt: type[R],
     version: int = 1,
     lookup: Callable[..., LookupAnswer[R]] | None = None,
-    undo: None = None,
+    undo: EffectDefinition[Any] | None = None,
     key_window: timedelta | None = None,
     settle_seconds: float = 30.0,
     timeout_seconds: float = 10.0,
@@ -174,7 +175,8 @@ def effect(
 
     Shapes and units   as `EffectDefinition`; lookup: called with the call and the same arguments, after a lost answer;
                        event: pure, body -> EventReading or None, for what the provider tells on its own;
-                       one_at_a_time: lambda charge_id, **_: charge_id lets one send a charge be under way at a time
+                       one_at_a_time: lambda charge_id, **_: charge_id lets one send a charge be under way at a time;
+                       undo: another effect, `def cancel(call: EffectCall, *, charge_id: str, receipt: RefundReceipt)`
     Raises             InvalidDefinition when the function or a number cannot keep the promises
     """
 
@@ -195,6 +197,7 @@ def effect(
             resend_when_absent=resend_when_absent,
             event=event,
             one_at_a_time=one_at_a_time,
+            undo=undo,
         )
         check.check_effect(definition, undo=undo)
         return definition
@@ -229,6 +232,8 @@ class Workflow(Generic[S], metaclass=WorkflowMeta):
     Stateless, as a ModelAdmin is: what must be remembered is in `run.state`. A class without `name` in its body is
     abstract: its steps are inherited, and it is not registered. `on_failure`, `on_cancel`: the step that cleans up
     before a run ends as FAILED or CANCELLED; `cleanup_within`: how long that may take, with all that it leads to.
+    `undo_on_failure`, `undo_on_cancel`: what was done is undone then, newest first, by the effects' `undo=`;
+    `undo_within`: how long that may take.
     """
 
     name: ClassVar[str]
@@ -241,6 +246,9 @@ class Workflow(Generic[S], metaclass=WorkflowMeta):
     on_failure: ClassVar[str | None] = None
     on_cancel: ClassVar[str | None] = None
     cleanup_within: ClassVar[timedelta] = ending.DEFAULT_WITHIN
+    undo_on_failure: ClassVar[bool] = False
+    undo_on_cancel: ClassVar[bool] = False
+    undo_within: ClassVar[timedelta] = undoing.DEFAULT_WITHIN
     definition: ClassVar[WorkflowDefinition]
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -259,7 +267,10 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
     body = _body(cls)
     header = check.check_header(where, body)
     steps = {name: value.named(name) for name, value in body.items() if isinstance(value, StepDeclaration)}
-    check.check_steps(where, steps, [name for name, value in body.items() if inspect.isfunction(value)], header.cleanup)
+    methods = [name for name, value in body.items() if inspect.isfunction(value)]
+    undoes = header.undo_on_failure or header.undo_on_cancel
+    check.check_steps(where, steps, methods, header.cleanup, undoes=undoes)
+    undo_steps = {one.name: one for one in undoing.steps_of(steps.values())}
     state_type = _state_type(cls, where)
     merges = declared_merges(state_type)
     changes = [value.definition for value in body.values() if isinstance(value, MigrationDeclaration)]
@@ -273,7 +284,9 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
         start=next(declared.name for declared in steps.values() if declared.start),
         deadline=header.deadline,
         budget=header.budget,
-        effects=MappingProxyType({used.name: used for declared in steps.values() for used in declared.effects}),
+        effects=MappingProxyType(
+            {used.name: used for declared in (*steps.values(), *undo_steps.values()) for used in declared.effects}
+        ),
         structure=structure_of(steps.values(), state_type, on_failure=header.on_failure, on_cancel=header.on_cancel),
         merges=MappingProxyType(merges),
         migrations=MappingProxyType({one.from_version: one for one in changes}),
@@ -282,6 +295,10 @@ def _read(cls: WorkflowMeta) -> WorkflowDefinition:
         on_failure=header.on_failure,
         on_cancel=header.on_cancel,
         cleanup_within=header.cleanup_within,
+        undo_on_failure=header.undo_on_failure,
+        undo_on_cancel=header.undo_on_cancel,
+        undo_within=header.undo_within,
+        undo_steps=MappingProxyType(undo_steps),
     )
 
 

@@ -41,10 +41,11 @@ Check: TypeAlias = Callable[..., object]
 
 
 class StepKind(StrEnum):
-    """What does a step's work: our code, or a person."""
+    """What does a step's work: our code, a person, or the engine, which undoes what another step did."""
 
     TASK = "TASK"
     APPROVAL = "APPROVAL"
+    UNDO = "UNDO"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,8 @@ class EffectDefinition(Generic[R_co]):
                        which a send has landed or is lost; timeout_seconds: wall time of one call; accepted: whether
                        a receipt says "pending"; accepted_within: how long it may stay so before a person is asked;
                        event: reads what the provider tells on its own (`core.events.EventReading`);
-                       one_at_a_time: called with the arguments, gives what only one send at a time may be about
+                       one_at_a_time: called with the arguments, gives what only one send at a time may be about;
+                       undo: the effect that undoes it, given those of its arguments and of `receipt` that it names
     """
 
     name: str
@@ -189,6 +191,7 @@ class EffectDefinition(Generic[R_co]):
     resend_when_absent: bool = False
     event: EventReader | None = None
     one_at_a_time: Callable[..., object] | None = None
+    undo: "EffectDefinition[object] | None" = None
 
     def turn_key(self, arguments: Mapping[str, JSON]) -> str:
         """What a send with these stored arguments takes turns for; '' when it takes none. Runs the project's code."""
@@ -281,6 +284,8 @@ class WorkflowDefinition:
     structure can go on with each other's runs. `merges`: fields whose changes by branches are brought together.
     `migrations`: by the version that they come from. `workflow` is the one instance that step functions get as `self`.
     `on_failure`, `on_cancel`: the steps that a clean-up begins with; `cleanup_within`: how long all of it may take.
+    `undo_on_failure`, `undo_on_cancel`, `undo_within`: the same of undoing what was done; `undo_steps`: the steps that
+    the engine adds for that. `effects`: all that are used, with those that undo them.
     """
 
     name: str
@@ -300,10 +305,23 @@ class WorkflowDefinition:
     on_failure: str | None
     on_cancel: str | None
     cleanup_within: timedelta
+    undo_on_failure: bool
+    undo_on_cancel: bool
+    undo_within: timedelta
+    undo_steps: Mapping[str, StepDefinition]
+
+    @property
+    def all_steps(self) -> tuple[StepDefinition, ...]:
+        """Its steps, and those that undo what they did."""
+        return (*self.steps.values(), *self.undo_steps.values())
+
+    def has_step(self, name: str) -> bool:
+        """Is this one of its steps, or one that undoes what they did?"""
+        return name in self.steps or name in self.undo_steps
 
     def step(self, name: str) -> StepDefinition:
-        """Return a step. Raises InvalidDefinition with the known names."""
-        found = self.steps.get(name)
+        """Return a step, or one that undoes. Raises InvalidDefinition with the known names."""
+        found = self.steps.get(name) or self.undo_steps.get(name)
         if found is None:
             raise InvalidDefinition(f"{self.name} v{self.version} has no step {name!r}; it has {', '.join(self.steps)}")
         return found

@@ -7,6 +7,7 @@ Owns those values. Written by users' steps, read by `core.decide`. Never moves a
     return sleep(timedelta(days=1), then=self.remind)     wait first: see `core.ways`
     return succeed({"refund": "re_1"})   end the run, with a result
     return fail("no such charge")        end the run as failed
+    return compensate("no seats left")   undo what the run did, in reverse order, and end it
     (nothing)                            go to the step's one `to`, or succeed when it is declared end=True
 """
 
@@ -40,13 +41,20 @@ class Fail:
     reason: str
 
 
-Directive: TypeAlias = Goto | Succeed | Fail
+@dataclass(frozen=True, slots=True)
+class Compensate:
+    """Undo what the run did, and end it as COMPENSATED, for the given reason."""
+
+    reason: str
+
+
+Directive: TypeAlias = Goto | Succeed | Fail | Compensate
 """What the engine reads."""
 
 Onward: TypeAlias = StepRef | Way
 """One way to go on."""
 
-StepReturn: TypeAlias = Onward | tuple[Onward, ...] | list[Onward] | list[StepRef] | Succeed | Fail | None
+StepReturn: TypeAlias = Onward | tuple[Onward, ...] | list[Onward] | list[StepRef] | Succeed | Fail | Compensate | None
 """What a step body may return."""
 
 
@@ -58,3 +66,11 @@ def succeed(result: JSON = None) -> Succeed:
 def fail(reason: str) -> Fail:
     """End the run as FAILED for this reason; it is shown to people, so no secrets in it."""
     return Fail(reason)
+
+
+def compensate(reason: str) -> Compensate:
+    """Undo what the run did, newest first, and end it; the reason is shown to people, so no secrets in it.
+
+    What is in doubt is settled first. Effects without `undo=` stay done, and are listed as not reversible.
+    """
+    return Compensate(reason)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from durableflows.core.definition import StepDefinition
+from durableflows.core.definition import EffectDefinition, StepDefinition
 from durableflows.core.payload import JSON, canonical, sha256
 from durableflows.core.state import WorkflowState
 
@@ -47,9 +47,14 @@ def _describe_step(step: StepDefinition) -> JSON:
         "on_refused": step.on_refused,
         "on_failure": step.on_failure,
         "flags": [step.start, step.end, step.join],
-        "effects": _sorted([effect.name, effect.version] for effect in step.effects),
+        "effects": _sorted(_describe_effect(effect) for effect in step.effects),
         "answers": answers,
     }
+
+
+def _describe_effect(effect: EffectDefinition[object]) -> JSON:
+    undone: list[JSON] = [] if effect.undo is None else [effect.undo.name, effect.undo.version]
+    return [effect.name, effect.version, *undone]
 
 
 def _describe(annotation: object, above: tuple[object, ...]) -> JSON:

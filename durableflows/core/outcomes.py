@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from durableflows.core.directives import Fail, Goto, Succeed
+from durableflows.core.directives import Compensate, Fail, Goto, Succeed
 from durableflows.core.payload import JSON
 
 
@@ -46,7 +46,7 @@ class Done:
     `notes` of an atomic step are written with its settlement; other steps have written theirs.
     """
 
-    directive: Goto | Succeed | Fail
+    directive: Goto | Succeed | Fail | Compensate
     data: dict[str, JSON]
     output: JSON = None
     notes: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ END_OF: dict[str, str] = {
     EndingReason.DEADLINE: "exceed_deadline",
     EndingReason.BUDGET: "exhaust_budget",
     EndingReason.FAILURE: "fail",
+    EndingReason.COMPENSATE: "finish_compensation",
 }
 """Why a run is ending -> the move that ends it."""
 
@@ -33,6 +34,7 @@ VERB_OF: dict[RunState, str] = {
     RunState.NEEDS_RECONCILIATION: "reconcile",
     RunState.PARKED: "park",
     RunState.ENDING: "close_down",
+    RunState.COMPENSATING: "compensate",
 }
 """A state that follows from steps and flags -> the move that leads there."""
 
@@ -44,12 +46,13 @@ class Flags:
     parked_reason: str
     ending_reason: str
     was_claimed: bool
+    is_undoing: bool = False
 
 
 def run_state(steps: Collection[StepState], flags: Flags) -> RunState | None:
     """Say where a run that has not ended stands. None: no step is open, so it must end."""
     if flags.ending_reason:
-        return RunState.ENDING
+        return RunState.COMPENSATING if flags.is_undoing else RunState.ENDING
     if flags.parked_reason:
         return RunState.PARKED
     if all(state in STEP_ENDED for state in steps):

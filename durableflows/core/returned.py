@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from durableflows.core import registry
 from durableflows.core import state as states
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
-from durableflows.core.directives import Directive, Fail, Goto, Succeed
+from durableflows.core.directives import Compensate, Directive, Fail, Goto, Succeed
 from durableflows.core.payload import canonical, storable, storable_text
 from durableflows.core.refs import StepRef
 from durableflows.core.secrecy import mask_text
@@ -47,6 +47,8 @@ def directive_of(returned: object, place: Place) -> Directive:
     """
     if isinstance(returned, Fail):
         return Fail(storable_text(mask_text(str(returned.reason))))
+    if isinstance(returned, Compensate):
+        return Compensate(storable_text(mask_text(str(returned.reason))))
     if isinstance(returned, Succeed):
         result = storable(returned.result)
         canonical(result)
@@ -57,7 +59,7 @@ def directive_of(returned: object, place: Place) -> Directive:
     if not onward or not all(isinstance(one, StepRef | Way) for one in onward):
         raise InvalidDefinition(
             f"step {place.step.name} returned {returned!r}: return self.<step>, sleep(...), wait_for(...), child(...), "
-            "each(...), succeed(...), fail(...) or nothing"
+            "each(...), succeed(...), fail(...), compensate(...) or nothing"
         )
     return _goto(onward, place)
 

@@ -102,15 +102,23 @@ class EndingReason(StrEnum):
     DEADLINE = "deadline"
     BUDGET = "budget"
     FAILURE = "failure"
+    COMPENSATE = "compensate"
 
 
 class EndingPhase(StrEnum):
-    """How far a run that is ending has come. SETTLING is also the value of a run that is not ending."""
+    """How far a run that is ending has come. SETTLING is also the value of a run that is not ending.
+
+    UNDONE: its undo was given up, and what of it is in doubt is settled
+    """
 
     SETTLING = ""
+    UNDOING = "undo"
+    UNDONE = "undone"
     CLEANUP = "clean-up"
     CLOSING = "closing"
 
+
+UNDO_PHASES = frozenset({EndingPhase.UNDOING, EndingPhase.UNDONE})
 
 RUN_ENDED = frozenset(
     {
@@ -133,6 +141,17 @@ ENDS_BY_LIMIT = frozenset({EndingReason.BUDGET, EndingReason.DEADLINE})
 
 # What an operator may let go on: the other ends are final.
 RUN_REOPENABLE = frozenset({RunState.FAILED, RunState.EXHAUSTED_BUDGET, RunState.DEADLINE_EXCEEDED})
+# What a person may let undo what it did, or what is left of that.
+RUN_COMPENSABLE = frozenset(
+    {
+        RunState.SUCCEEDED,
+        RunState.FAILED,
+        RunState.CANCELLED,
+        RunState.COMPENSATION_FAILED,
+        RunState.EXHAUSTED_BUDGET,
+        RunState.DEADLINE_EXCEEDED,
+    }
+)
 # Ends that a clean-up leads to: one that failed may be done again, and leads to the same end.
 RUN_CLEANED_UP = frozenset({RunState.FAILED, RunState.CANCELLED})
 
@@ -149,6 +168,8 @@ STEP_OPEN = frozenset(StepState) - STEP_ENDED
 
 # P15: nothing ends while one of its effects is in one of these.
 EFFECT_OPEN = frozenset({EffectState.DISPATCHED, EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.UNDOING})
+# The same, less what is being undone: whether that may end is said by its undo, a row of its own.
+EFFECT_PENDING = EFFECT_OPEN - {EffectState.UNDOING}
 EFFECT_IN_DOUBT = frozenset({EffectState.DISPATCHED, EffectState.UNKNOWN})
 
 State = TypeVar("State", RunState, StepState, EffectState, ApprovalState)
@@ -162,12 +183,12 @@ RUN_MOVES: Moves[RunState] = {
     "reconcile": (RUN_LIVE - {RunState.NEEDS_RECONCILIATION}, RunState.NEEDS_RECONCILIATION),
     "park": (RUN_LIVE - {RunState.PARKED}, RunState.PARKED),
     "close_down": (RUN_LIVE - {RunState.ENDING}, RunState.ENDING),
-    "compensate": (RUN_LIVE - {RunState.COMPENSATING}, RunState.COMPENSATING),
+    "compensate": ((RUN_LIVE - {RunState.COMPENSATING}) | RUN_COMPENSABLE, RunState.COMPENSATING),
     "succeed": (RUN_LIVE, RunState.SUCCEEDED),
     "fail": (RUN_LIVE, RunState.FAILED),
     "cancel": (RUN_LIVE, RunState.CANCELLED),
-    "finish_compensation": (frozenset({RunState.COMPENSATING}), RunState.COMPENSATED),
-    "fail_compensation": (frozenset({RunState.COMPENSATING}), RunState.COMPENSATION_FAILED),
+    "finish_compensation": (RUN_LIVE, RunState.COMPENSATED),
+    "fail_compensation": (RUN_LIVE, RunState.COMPENSATION_FAILED),
     "exhaust_budget": (RUN_LIVE, RunState.EXHAUSTED_BUDGET),
     "exceed_deadline": (RUN_LIVE, RunState.DEADLINE_EXCEEDED),
     "abandon": (RUN_LIVE, RunState.ABANDONED),
@@ -202,7 +223,7 @@ STEP_MOVES: Moves[StepState] = {
         StepState.NEEDS_RECONCILIATION,
     ),
     "fail": (STEP_OPEN - {StepState.COMPENSATING}, StepState.FAILED_PERMANENT),
-    "compensate": (frozenset({StepState.SUCCEEDED}), StepState.COMPENSATING),
+    "compensate": (frozenset({StepState.SUCCEEDED, StepState.FAILED}), StepState.COMPENSATING),
     "finish_compensation": (frozenset({StepState.COMPENSATING}), StepState.COMPENSATED),
     "fail_compensation": (frozenset({StepState.COMPENSATING}), StepState.FAILED),
     "cancel": (STEP_OPEN, StepState.CANCELLED),
@@ -240,8 +261,9 @@ EFFECT_MOVES: Moves[EffectState] = {
     "doubt": (frozenset({EffectState.DISPATCHED, EffectState.ACCEPTED}), EffectState.UNKNOWN),
     "find_absent": (frozenset({EffectState.UNKNOWN}), EffectState.ABSENT),
     "undo": (frozenset({EffectState.CONFIRMED}), EffectState.UNDOING),
-    "finish_undo": (frozenset({EffectState.UNDOING}), EffectState.UNDONE),
+    "finish_undo": (frozenset({EffectState.UNDOING, EffectState.UNDO_FAILED}), EffectState.UNDONE),
     "fail_undo": (frozenset({EffectState.UNDOING}), EffectState.UNDO_FAILED),
+    "undo_again": (frozenset({EffectState.UNDO_FAILED}), EffectState.CONFIRMED),
     "reverse": (frozenset({EffectState.CONFIRMED, EffectState.ACCEPTED}), EffectState.REVERSED),
 }
 

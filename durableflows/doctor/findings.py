@@ -65,6 +65,8 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
         Severity.BROKEN,
         "Compare with the provider's books: what was given back may be done again.",
     ),
+    "undo-astray": (Severity.BROKEN, _EDITED),
+    "undone-twice": (Severity.BROKEN, "Compare with the provider's books: more was given back than was taken."),
     "dispatched-without-lease": (Severity.BROKEN, "Ask the provider what happened before anything is sent again."),
     "no-next-thing": (Severity.BROKEN, "Nothing would ever move it: cancel the run. " + _REPORT),
     "no-request": (Severity.BROKEN, "Nobody is asked and nothing expires: cancel the run. " + _REPORT),
@@ -126,6 +128,10 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "cleanup-not-done": (
         Severity.ATTENTION,
         "Do it by hand, or cure the reason and `manage.py durableflows redrive RUN --step STEP --reason WHY`.",
+    ),
+    "not-undone": (
+        Severity.ATTENTION,
+        "Undo it by hand, or cure the reason and `manage.py durableflows compensate RUN --reason WHY`.",
     ),
     "inherited": (Severity.ATTENTION, "The heir finds out: `manage.py durableflows resolve EFFECT ...`."),
     "needs-person": (

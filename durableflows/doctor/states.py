@@ -13,13 +13,16 @@ from durableflows.core.states import (
     RUN_MOVES,
     STEP_ENDED,
     STEP_OPEN,
+    UNDO_PHASES,
     ApprovalState,
+    EffectState,
     EndingPhase,
     RunState,
     StepState,
 )
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
+from durableflows.doctor.undos import examine_undos
 from durableflows.models import EffectSend, StepRun
 from durableflows.transactions import database
 
@@ -46,6 +49,7 @@ def examine_ends(scope: Scope) -> list[Finding]:
         *listed("cleanup-beside-main-path", _beside_main_path(scope)),
         *listed("sent-after-main-path", _sent_after(scope)),
         *listed("cleanup-not-done", _not_cleaned_up(scope)),
+        *examine_undos(scope),
     ]
 
 
@@ -53,23 +57,20 @@ def _run_states(scope: Scope) -> Found:
     """One pass over the steps of live runs; each run's state is computed again."""
     steps = scope.steps().filter(run__ended_at__isnull=True).order_by("run_id")
     rows = steps.values_list(
-        "run_id", "run__state", "run__parked_reason", "run__ending_reason", "state", "attempts"
+        "run_id", "run__state", "run__parked_reason", "run__ending_reason", "run__ending_phase", "state", "attempts"
     ).iterator(chunk_size=CHUNK)
-    for (run_id, state, parked, ending), group in groupby(rows, key=itemgetter(0, 1, 2, 3)):
+    for (run_id, state, parked, ending, phase), group in groupby(rows, key=itemgetter(0, 1, 2, 3, 4)):
         members = list(group)
-        flags = Flags(parked, ending, was_claimed=any(attempts for *_, attempts in members))
-        expected = _expected([StepState(step) for *_, step, _ in members], flags)
-        if expected is not None and state not in (expected, RunState.COMPENSATING):
+        was_claimed = any(attempts for *_, attempts in members)
+        flags = Flags(parked, ending, was_claimed=was_claimed, is_undoing=phase in UNDO_PHASES)
+        expected = run_state([StepState(step) for *_, step, _ in members], flags)
+        if expected is not None and state != expected:
             yield run_id, f"the run is {state}; its steps and flags say {expected}"
-
-
-def _expected(steps: list[StepState], flags: Flags) -> RunState | None:
-    return RunState.COMPENSATING if StepState.COMPENSATING in steps else run_state(steps, flags)
 
 
 def _without_open_step(scope: Scope) -> Found:
     still_open = StepRun.objects.using(scope.steps().db).filter(run=OuterRef("pk"), state__in=_texts(STEP_OPEN))
-    runs = scope.runs().filter(ended_at__isnull=True, ending_reason="").exclude(state=RunState.COMPENSATING)
+    runs = scope.runs().filter(ended_at__isnull=True, ending_reason="")
     for run_id, state in runs.filter(~Exists(still_open)).values_list("pk", "state").iterator(chunk_size=CHUNK):
         yield run_id, f"the run is {state} and none of its steps is open"
 
@@ -79,7 +80,8 @@ def _end_states(scope: Scope) -> Found:
     for reason, verb in END_OF.items():
         fits |= Q(ending_reason=str(reason), state=str(RUN_MOVES[verb][1]))
     runs = scope.runs().filter(ended_at__isnull=False).exclude(fits)
-    runs = runs.exclude(state__in=[RunState.COMPENSATED, RunState.COMPENSATION_FAILED])
+    # What was undone ends as that, whatever it was undone for.
+    runs = runs.exclude(~Q(ending_reason=""), state__in=[RunState.COMPENSATED, RunState.COMPENSATION_FAILED])
     for run_id, state, reason in runs.values_list("pk", "state", "ending_reason").iterator(chunk_size=CHUNK):
         yield run_id, f"the run was ending because of {reason}, and is {state}"
 
@@ -106,7 +108,7 @@ def _open_effects_of_runs(scope: Scope) -> Found:
 
 def _open_effects_of_steps(scope: Scope) -> Found:
     rows = scope.effects().filter(run__ended_at__isnull=True, state__in=_texts(EFFECT_OPEN))
-    rows = rows.filter(step__state__in=_texts(STEP_ENDED))
+    rows = rows.filter(step__state__in=_texts(STEP_ENDED)).exclude(state=EffectState.UNDOING)
     values = rows.values_list("run_id", "effect", "state", "pk", "step__name", "step__state")
     for run_id, effect, state, pk, name, step_state in values.iterator(chunk_size=CHUNK):
         yield run_id, f"step {name} is {step_state} and its effect {effect} ({pk}) is {state}"
@@ -114,7 +116,8 @@ def _open_effects_of_steps(scope: Scope) -> Found:
 
 def _beside_main_path(scope: Scope) -> Found:
     """A clean-up begins when every other step is closed, and nothing of it is under way outside of it."""
-    in_cleanup = Q(run__ending_phase=EndingPhase.CLEANUP)
+    in_cleanup = Q(run__ending_phase__in=[EndingPhase.UNDOING, EndingPhase.CLEANUP])
+    in_cleanup &= ~Q(state=StepState.COMPENSATING)
     wrong = Q(of_cleanup=False) & in_cleanup | Q(of_cleanup=True, run__ending_phase="")
     steps = scope.steps().filter(wrong, run__ended_at__isnull=True, state__in=_texts(STEP_OPEN))
     values = steps.values_list("run_id", "name", "state", "of_cleanup")

@@ -8,7 +8,8 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from durableflows.conf import settings
-from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, ApprovalState, EndingPhase, RunState, StepState, WaitsOn
+from durableflows.core.ending import AT_WORK
+from durableflows.core.states import EFFECT_PENDING, STEP_OPEN, ApprovalState, RunState, StepState, WaitsOn
 from durableflows.doctor.findings import Finding, finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, Worker, WorkflowRun
@@ -51,7 +52,7 @@ def examine_waits(scope: Scope) -> list[Finding]:
         *_by_age(scope, "crossing-overdue", list(_crossings(scope))),
         *_late(scope, "request-overdue", _expired(scope), "expires_at", "its request should have expired"),
         *_late_runs(scope, "deadline-overdue", _past_deadline(scope), "deadline_at", "its deadline has passed"),
-        *_late_runs(scope, "cleanup-overdue", _cleanups(scope), "cleanup_until", "its clean-up should have ended"),
+        *_late_runs(scope, "cleanup-overdue", _cleanups(scope), "cleanup_until", "its undo or clean-up is late"),
         *_late_runs(scope, "end-overdue", _quiet(scope), "changed_at", "it is ending and nothing of it is open"),
         *listed("parked", _parked(scope)),
         *listed("needs-person", _needs_person(scope)),
@@ -148,14 +149,17 @@ def _past_deadline(scope: Scope) -> QuerySet[Any]:
 
 def _quiet(scope: Scope) -> QuerySet[Any]:
     rows = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
-    is_open = Q(state__in=[str(state) for state in EFFECT_OPEN]) | Q(settles_at__gt=scope.now)
+    is_open = Q(state__in=[str(state) for state in EFFECT_PENDING]) | Q(settles_at__gt=scope.now)
     at_work = StepRun.objects.using(database()).filter(run=OuterRef("pk"), state__in=[str(s) for s in STEP_OPEN])
-    runs = scope.runs().filter(state=RunState.ENDING).exclude(Exists(at_work), ending_phase=EndingPhase.CLEANUP)
+    runs = scope.runs().filter(state__in=[RunState.ENDING, RunState.COMPENSATING])
+    waits = WorkflowRun.objects.using(database()).filter(parent=OuterRef("pk"), ended_at__isnull=True)
+    runs = runs.exclude(Exists(waits))  # what it has started is undone first
+    runs = runs.exclude(Exists(at_work.filter(of_cleanup=True)), ending_phase__in=[str(one) for one in AT_WORK])
     return runs.filter(~Exists(rows.filter(is_open)))
 
 
 def _cleanups(scope: Scope) -> QuerySet[Any]:
-    return scope.runs().filter(ended_at__isnull=True, ending_phase=EndingPhase.CLEANUP)
+    return scope.runs().filter(ended_at__isnull=True, ending_phase__in=[str(one) for one in AT_WORK])
 
 
 def _late(scope: Scope, code: str, rows: QuerySet[Any], field: str, what: str) -> list[Finding]:

@@ -52,7 +52,8 @@ MACHINES = (
         frozenset(RUN_LIVE),
         "any live state",
         "A live run's state follows from its steps and flags; `manage.py durableflows doctor` computes it again. "
-        "One that is ENDING settles what is under way, and then does its clean-up, where its workflow declares one.",
+        "One that is ENDING settles what is under way; it is COMPENSATING while what it did is undone, and ENDING "
+        "again for its clean-up, where its workflow declares these.",
     ),
     Machine(
         "Steps",

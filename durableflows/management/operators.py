@@ -27,6 +27,12 @@ def cancel(options: Namespace) -> Report:
     )
 
 
+def compensate(options: Namespace) -> Report:
+    """Undo what a run did, newest first, and end it."""
+    run = api.compensate(options.run, **_by(options))
+    return changed(run, "undone" if run.ended_at else "undoing asked; what is in doubt is settled first")
+
+
 def retry(options: Namespace) -> Report:
     """Let a parked run go on, or bring a retry forward."""
     return changed(api.retry(options.run, **_by(options)), "goes on")
@@ -66,7 +72,7 @@ def abandon(options: Namespace) -> Report:
 
 
 VERBS: Mapping[str, Callable[[Namespace], Report]] = {
-    verb.__name__: verb for verb in (cancel, retry, pause, resume, extend, edit, redrive, abandon)
+    verb.__name__: verb for verb in (cancel, compensate, retry, pause, resume, extend, edit, redrive, abandon)
 }
 
 
@@ -76,7 +82,8 @@ def with_preview(options: Namespace) -> Report:
         return VERBS[options.verb](options)
     seen = api.preview(options.verb, options.run, by=person(options.by), **_arguments(options))
     parts = {"changes": seen.changes, "closes": seen.closes, "begins": seen.begins, "keeps": seen.keeps}
-    parts |= {"repeats": seen.repeats, "confirmed": seen.confirmed, "unknown": seen.unknown}
+    parts |= {"repeats": seen.repeats, "undoes": seen.undoes, "stays": seen.stays}
+    parts |= {"confirmed": seen.confirmed, "unknown": seen.unknown}
     money = {name: [str(one) for one in amounts] for name, amounts in seen.money.items()}
     data = {"verb": seen.verb, "run": seen.run_id, "refused": seen.refused, **parts, "money": money}
     lines = [f"nothing was done; {seen.verb} would be {'refused: ' + plain(seen.refused) if seen.refused else 'done'}"]
@@ -92,6 +99,8 @@ _TITLES = {
     "begins": "goes on with",
     "keeps": "keeps what it was given or refused",
     "repeats": "does once more, although it has happened",
+    "undoes": "undoes, newest first",
+    "stays": "has happened, and is not reversible",
     "confirmed": "has happened, and is not done again",
     "unknown": "may have happened, and is not settled",
 }

@@ -57,6 +57,8 @@ WORDS_IN_ROWS: Mapping[str, str] = {
     EndingReason.CANCEL: "somebody asked for the end of the run",
     EndingReason.DEADLINE: "the run's deadline has passed",
     EndingReason.BUDGET: "a budget of the run is used up",
+    EndingReason.COMPENSATE: "a step returned `compensate(reason)`, or somebody wanted undone what the run did",
+    "undo_failed": "an undo could not go on: a person is needed, or its code has an error",
     "child_failed": "the run that a step had started and waited for did not succeed",
     "too_deep": "a run was to be started by a run that is itself too many runs deep",
     "abandoned": "somebody gave the run up; what was open of it has an heir",

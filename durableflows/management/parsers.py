@@ -84,6 +84,7 @@ def _add_provider(verb: Verb) -> None:
 
 OPERATORS = {
     "cancel": "ask for the end of a run; it ends when nothing of it is in doubt any more",
+    "compensate": "undo what a run did, newest first, and end it; of one whose undo failed, what is left",
     "retry": "let a parked run go on, or bring its retry forward",
     "pause": "let a run stand still: what is under way ends, and nothing more begins",
     "resume": "let a paused run go on",

@@ -151,6 +151,10 @@ class SideEffect(EngineRow):
         """It could not be undone."""
 
     @moves(EFFECT_MOVES)
+    def undo_again(self) -> None:
+        """A person lets it be undone anew."""
+
+    @moves(EFFECT_MOVES)
     def reverse(self) -> None:
         """The provider took it back later."""
 

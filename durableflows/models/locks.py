@@ -6,7 +6,7 @@ On SQLite the lock is the transaction itself (BEGIN IMMEDIATE); `select_for_upda
 from uuid import UUID
 
 from durableflows.conf import settings
-from durableflows.core.states import STEP_OPEN
+from durableflows.core.states import STEP_OPEN, StepState
 from durableflows.errors import NotFoundError
 from durableflows.models.approval import ApprovalRequest
 from durableflows.models.compiled import LockBy
@@ -14,7 +14,8 @@ from durableflows.models.effect import ProviderEvent, SideEffect
 from durableflows.models.run import WorkflowRun
 from durableflows.models.step import StepRun
 
-_OPEN = [str(state) for state in STEP_OPEN]
+# A step that is being undone is moved by its undo, a step of its own.
+_OPEN = [str(state) for state in sorted(STEP_OPEN - {StepState.COMPENSATING})]
 _RUN = LockBy(WorkflowRun, lambda rows, run_id: rows.filter(pk=run_id).order_by())
 _RUN_IF_FREE = LockBy(WorkflowRun, lambda rows, run_id: rows.filter(pk=run_id).order_by(), skip_locked=True)
 _STEP = LockBy(StepRun, lambda rows, step_id: rows.filter(pk=step_id).order_by())
@@ -43,7 +44,10 @@ def lock_step(step_id: UUID) -> StepRun:
 
 
 def lock_steps(run: WorkflowRun) -> list[StepRun]:
-    """Lock the open steps of a locked run, in one order; those that ended do not change, and may be many."""
+    """Lock the open steps of a locked run, in one order; those that ended do not change, and may be many.
+
+    Without those that are being undone
+    """
     return _OPEN_STEPS.rows(settings().DATABASE, run.pk)
 
 

@@ -59,7 +59,7 @@ class WorkflowRun(EngineRow):
     parked_reason = models.CharField(max_length=30, blank=True, default="")
     parked_detail = models.TextField(blank=True, default="")
     ending_reason = models.CharField(max_length=30, blank=True, default="")
-    # How far the end has come; from when to when the clean-up may take, and why it did not do its work.
+    # How far the end has come; from when to when its undo or its clean-up may take, and why the clean-up failed.
     ending_phase = models.CharField(max_length=10, blank=True, default="", choices=PHASES)
     cleanup_at = models.DateTimeField(null=True, blank=True)
     cleanup_until = models.DateTimeField(null=True, blank=True)
@@ -115,7 +115,9 @@ class WorkflowRun(EngineRow):
         indexes: ClassVar = [
             models.Index(fields=["deadline_at"], condition=Q(ended_at__isnull=True), name="durableflows_run_deadline"),
             models.Index(fields=["idle_at"], condition=Q(idle_at__isnull=False), name="durableflows_run_idle"),
-            models.Index(fields=["changed_at"], condition=Q(state="ENDING"), name="durableflows_run_ending"),
+            models.Index(
+                fields=["changed_at"], condition=Q(state__in=["ENDING", "COMPENSATING"]), name="durableflows_run_ending"
+            ),
             models.Index(
                 fields=["parent_step"],
                 condition=Q(parent_step__isnull=False, ended_at__isnull=True, cancel_asked_at__isnull=True),
@@ -123,7 +125,7 @@ class WorkflowRun(EngineRow):
             ),
             models.Index(
                 fields=["cleanup_until"],
-                condition=Q(ending_phase="clean-up", ended_at__isnull=True),
+                condition=Q(ending_phase__in=["undo", "clean-up"], ended_at__isnull=True),
                 name="durableflows_run_cleanup_until",
             ),
             models.Index(fields=["workflow", "state", "-created_at"], name="durableflows_run_list"),
@@ -149,8 +151,18 @@ class WorkflowRun(EngineRow):
         """Is it known to end, and cleaned up before?"""
         return self.ended_at is None and self.ending_phase == EndingPhase.CLEANUP
 
+    @property
+    def is_undoing(self) -> bool:
+        """Is it known to end, and undone before?"""
+        return self.ended_at is None and self.ending_phase == EndingPhase.UNDOING
+
+    @property
+    def has_own_time(self) -> bool:
+        """Is its undo or its clean-up under way, which have a time of their own and no budget?"""
+        return self.is_undoing or self.is_cleaning_up
+
     def lets(self, *, of_cleanup: bool) -> bool:
-        """May its steps be tried, sent and waited for: those of its clean-up, or the others? Parked or not."""
+        """May its steps be tried, sent and waited for: those of its undo or clean-up, or the others? Parked or not."""
         is_ending, phase = bool(self.ending_reason or self.cancel_asked_at), EndingPhase(self.ending_phase)
         return self.ended_at is None and ending.goes_on(is_ending=is_ending, phase=phase, of_cleanup=of_cleanup)
 
@@ -201,7 +213,7 @@ class WorkflowRun(EngineRow):
 
     @moves(RUN_MOVES)
     def compensate(self) -> None:
-        """Confirmed effects are being undone."""
+        """What it did is being undone."""
 
     @moves(RUN_MOVES)
     def succeed(self) -> None:

@@ -5,14 +5,19 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
+from durableflows.core.ending import AT_WORK
 from durableflows.core.keys import new_id
-from durableflows.core.states import RUN_MOVING, STEP_MOVES, EndingPhase, RunState, StepState, WaitsOn
+from durableflows.core.states import RUN_MOVING, STEP_MOVES, RunState, StepState, WaitsOn
+from durableflows.core.undo import UNDOES
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
 
-GOES_ON = Q(run__state__in=[str(state) for state in sorted(RUN_MOVING - {RunState.ENDING})]) | Q(
-    run__state=RunState.ENDING, run__ending_phase=EndingPhase.CLEANUP, of_cleanup=True
+ENDING = frozenset({RunState.ENDING, RunState.COMPENSATING})
+GOES_ON = Q(run__state__in=[str(state) for state in sorted(RUN_MOVING - ENDING)]) | Q(
+    run__state__in=[str(state) for state in sorted(ENDING)],
+    run__ending_phase__in=[str(phase) for phase in sorted(AT_WORK)],
+    of_cleanup=True,
 )
-"""Steps that may be tried: of runs that go on, and of the clean-up of those that are ending. See `WorkflowRun.lets`."""
+"""Steps that may be tried: of runs that go on, and of the undo or clean-up of the others. See `WorkflowRun.lets`."""
 
 
 class StepRun(EngineRow):
@@ -68,7 +73,7 @@ class StepRun(EngineRow):
     stood = models.JSONField(null=True, blank=True)
     # A redrive went back before it: when the run comes to it again, this visit is done again, under its keys.
     rewound = models.BooleanField(default=False)
-    # It belongs to the clean-up of a run that is ending, not to what the run was started for.
+    # It belongs to the undo or clean-up of a run that is ending, not to what the run was started for.
     of_cleanup = models.BooleanField(default=False)
 
     created_at = models.DateTimeField()
@@ -113,8 +118,13 @@ class StepRun(EngineRow):
         ]
 
     def __str__(self) -> str:
-        item = f" for {self.item_key}" if self.item_key else ""
+        item = f" for {self.item_key}" if self.item_key and not self.is_undo else ""
         return f"{self.name}{item}" if self.visit == 1 else f"{self.name}{item} (visit {self.visit})"
+
+    @property
+    def is_undo(self) -> bool:
+        """Does it undo what another step did? Which effect stands in its input."""
+        return self.of_cleanup and UNDOES in self.input
 
     @property
     def is_unsettled(self) -> bool:

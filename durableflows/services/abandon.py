@@ -10,7 +10,7 @@ from durableflows.claims import may_judge
 from durableflows.conf import settings
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import Next, next_for
-from durableflows.core.states import EFFECT_OPEN, RunState
+from durableflows.core.states import EFFECT_PENDING, RunState
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import SideEffect, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_steps, try_lock_run
@@ -80,7 +80,7 @@ def _leave_open(run: WorkflowRun, now: datetime) -> list[str]:
     return names
 
 
-_OPEN = [str(state) for state in sorted(EFFECT_OPEN)]
+_OPEN = [str(state) for state in sorted(EFFECT_PENDING)]
 
 
 def inherited(now: datetime) -> Any:

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from durableflows import claims, clock, integrity, progress
+from durableflows import claims, clock, endings, integrity, journal, progress, undo_children, undoing
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import decide, registry
 from durableflows.core.decide import Decision
 from durableflows.core.outcomes import ErrorInfo
 from durableflows.core.payload import JSON
-from durableflows.core.states import RunState, StepState, WaitsOn
+from durableflows.core.states import EndingReason, RunState, StepState, WaitsOn
 from durableflows.errors import UnknownWorkflow
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
@@ -52,6 +52,8 @@ def _carry(step: StepRun, child: WorkflowRun | None) -> bool:
         return False
     if waits and child.ended_at is not None:
         return _hand_back(step.run_id, step.pk, child.pk)
+    if undo_children.due().filter(pk=child.pk).exists():
+        return _undo(step.run_id, child.pk)
     if _is_to_be_cancelled(child, step, step.run):
         return _cancel(step.run_id, step.pk, child.pk)
     return False
@@ -69,7 +71,7 @@ def _is_to_be_cancelled(child: WorkflowRun, step: StepRun, parent: WorkflowRun) 
 
 
 def due() -> list[QuerySet[StepRun]]:
-    """The steps with something to carry: a child to start, one to hand back, one to cancel."""
+    """The steps with something to carry: a child to start, one to hand back, one to cancel, one to undo."""
     children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
     waiting = StepRun.objects.using(database()).filter(GOES_ON, state=StepState.WAITING, waits_on=WaitsOn.CHILD)
     live = WorkflowRun.objects.using(database()).filter(
@@ -81,6 +83,7 @@ def due() -> list[QuerySet[StepRun]]:
         waiting.filter(~Exists(children)).order_by("id"),
         waiting.filter(Exists(children.filter(ended_at__isnull=False))).order_by("id"),
         StepRun.objects.using(database()).filter(pk__in=left.values("parent_step")).order_by("id"),
+        StepRun.objects.using(database()).filter(pk__in=undo_children.due().values("parent_step")).order_by("id"),
     ]
 
 
@@ -170,6 +173,27 @@ def _cancel(run_id: UUID, step_id: UUID, child_id: UUID) -> bool:
         return False
     reason = f"{parent.workflow} run {parent.pk}, which started it, {parent.word}"
     runs.ask_cancel(child, "", reason, clock.now())
+    cross(Boundary.CROSSING_BEFORE_COMMIT)
+    return True
+
+
+@transact
+def _undo(run_id: UUID, child_id: UUID) -> bool:
+    """Let a child undo itself, since the run that started it is undone; also one that has ended well.
+
+    Under the parent's lock: it goes on to undo what it did itself only when every child has
+    """
+    parent = try_lock_run(run_id)
+    child = try_lock_run(child_id) if parent is not None else None
+    if parent is None or child is None or not undo_children.due().filter(pk=child_id).exists():
+        return False
+    now = clock.now()
+    reason = f"{parent.workflow} run {parent.pk}, which started it, is undone"
+    journal.record(child, "run.compensate_asked", at=now, data={"reason": reason})
+    if child.ended_at is not None:
+        undoing.begin_again(child)
+    endings.begin(child, EndingReason.COMPENSATE, reason, now)
+    progress.conclude(child, now)
     cross(Boundary.CROSSING_BEFORE_COMMIT)
     return True
 

@@ -42,10 +42,10 @@ def end_idle(run_id: UUID) -> bool:
 
 @transact
 def end_late_cleanup(run_id: UUID) -> bool:
-    """Give a clean-up up whose time is over."""
+    """Give an undo or a clean-up up whose time is over."""
     run = try_lock_run(run_id)
     now = clock.now()
-    if run is None or not run.is_cleaning_up or not claims.end_cleanup_if_late(run, now):
+    if run is None or not run.has_own_time or not claims.end_cleanup_if_late(run, now):
         return False
     progress.conclude(run, now)
     return True

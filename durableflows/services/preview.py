@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock
+from durableflows import clock, ledger_undo
 from durableflows.core import operate
 from durableflows.core.ending import cleanup_of
 from durableflows.core.money import Money
@@ -23,11 +23,12 @@ from durableflows.core.states import (
     StepState,
     WaitsOn,
 )
+from durableflows.core.undo import undo_of
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import DurableflowsError, InvalidState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.selectors import run_for
-from durableflows.services import abandon, edit, limits, operations, redrive, runs
+from durableflows.services import abandon, compensate, edit, limits, operations, redrive, runs
 from durableflows.transactions import database
 
 LONGEST_SHOWN = 200
@@ -42,6 +43,8 @@ class Preview:
     begins       which steps are done again, or go on
     keeps        which steps keep what they were given, or what they were refused, whatever the state becomes
     repeats      confirmed effects that would be done once more, by explicit choice
+    undoes       what has happened and would be undone, newest first
+    stays        what has happened and can be undone by nobody, though the rest is undone
     confirmed    what has happened, and is not done again
     unknown      what may have happened, and stays to be settled
     money        the sums of money in the arguments of `repeats`, `confirmed` and `unknown`, one a currency
@@ -55,6 +58,8 @@ class Preview:
     begins: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
+    undoes: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
     confirmed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     money: Mapping[str, tuple[Money, ...]] = field(default_factory=dict)
@@ -84,6 +89,8 @@ class Found:
     begins: list[str] = field(default_factory=list)
     keeps: list[str] = field(default_factory=list)
     repeats: list[SideEffect] = field(default_factory=list)
+    undoes: list[SideEffect] = field(default_factory=list)
+    stays: list[SideEffect] = field(default_factory=list)
 
 
 def preview(verb: str, run_id: UUID | str, asked: Asked) -> Preview:
@@ -102,10 +109,11 @@ def preview(verb: str, run_id: UUID | str, asked: Asked) -> Preview:
 
 def _of(verb: str, run: WorkflowRun, found: Found, refused: str) -> Preview:
     rows = list(SideEffect.objects.using(database()).filter(run=run).order_by("id"))
-    again = {row.pk for row in found.repeats}
+    again = {row.pk for row in (*found.repeats, *found.undoes, *found.stays)}
     confirmed = [row for row in rows if row.state == EffectState.CONFIRMED and row.pk not in again]
     unknown = [row for row in rows if row.state in EFFECT_OPEN]
-    parts = {"repeats": found.repeats, "confirmed": confirmed, "unknown": unknown}
+    parts = {"repeats": found.repeats, "undoes": found.undoes, "stays": found.stays}
+    parts |= {"confirmed": confirmed, "unknown": unknown}
     return Preview(
         verb=verb,
         run_id=run.pk,
@@ -115,6 +123,8 @@ def _of(verb: str, run: WorkflowRun, found: Found, refused: str) -> Preview:
         begins=tuple(found.begins),
         keeps=tuple(found.keeps),
         repeats=_names(found.repeats),
+        undoes=_names(found.undoes),
+        stays=_names(found.stays),
         confirmed=_names(confirmed),
         unknown=_names(unknown),
         money={name: _money(rows) for name, rows in parts.items()},
@@ -141,9 +151,27 @@ def _cancel(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None
     main = [step for step in _open_steps(run) if not step.of_cleanup]
     found.closes += _closes(run, main)
     overtakes = not run.ending_reason or run.ending_reason in ENDS_BY_LIMIT
-    cleanup = cleanup_of(run.manifest, EndingReason.CANCEL if overtakes else run.ending_reason)
+    reason = EndingReason.CANCEL if overtakes else run.ending_reason
+    if undo_of(run.manifest).starts(reason):
+        _undoes(run, found)
+    cleanup = cleanup_of(run.manifest, reason)
     if cleanup is not None and not run.is_cleaning_up:
         found.begins.append(f"{cleanup.step}, to clean up")
+
+
+def _undoes(run: WorkflowRun, found: Found) -> None:
+    """What is in doubt now may turn out to have happened, and is undone too: it is listed as unknown."""
+    rows = ledger_undo.tally(run)
+    found.undoes += reversed(rows.left)
+    found.stays += rows.not_reversible
+
+
+def _compensate(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    compensate.check_compensate(run)
+    if compensate.is_undone(run):
+        return
+    found.closes += _closes(run, [step for step in _open_steps(run) if not step.of_cleanup])
+    _undoes(run, found)
 
 
 def _pause(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
@@ -222,6 +250,7 @@ def _abandon(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> Non
 
 _LOOKS: Mapping[str, Callable[[WorkflowRun, Asked, Found, datetime], None]] = {
     "cancel": _cancel,
+    "compensate": _compensate,
     "pause": _pause,
     "resume": _resume,
     "retry": _retry,

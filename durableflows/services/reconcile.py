@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, endings, journal, ledger_facts, progress
+from durableflows import clock, dispatch, endings, journal, ledger_facts, ledger_undo, progress
 from durableflows.claims import may_judge, snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, free_text, registry
@@ -226,6 +226,7 @@ def _resolve(
     if verdict == "ask_again":
         row.verdict = ""
     row.store(*VERDICT_FIELDS)
+    ledger_undo.follow(run, step, row, now)
     progress.look_again(step, now)
     facts: dict[str, JSON] = {"effect": row.effect, "verdict": verdict, "reason": reason, "state": str(row.state)}
     journal.record(run, "effect.resolved", at=now, step=step, actor_name=actor_name, data=facts)

@@ -11,7 +11,7 @@ from django.db.models import Model
 from durableflows import clock, endings, integrity, journal, pinned, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
-from durableflows.core import budget, ending, free_text, registry
+from durableflows.core import budget, ending, free_text, registry, undo
 from durableflows.core import state as states
 from durableflows.core.declare import Workflow
 from durableflows.core.definition import WorkflowDefinition
@@ -170,6 +170,12 @@ def manifest_of(definition: WorkflowDefinition) -> dict[str, JSON]:
         "code": definition.code,
         **definition.pins.manifest,
         **ending.pinned(definition.on_failure, definition.on_cancel, definition.cleanup_within),
+        **undo.pinned(
+            definition.effects.values(),
+            on_failure=definition.undo_on_failure,
+            on_cancel=definition.undo_on_cancel,
+            within=definition.undo_within,
+        ),
     }
 
 

@@ -20,13 +20,13 @@ from durableflows.claims import free_locked, free_overrun_locked
 from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.decide import Decision, after_timeout
+from durableflows.core.ending import AT_WORK
 from durableflows.core.states import (
-    EFFECT_OPEN,
+    EFFECT_PENDING,
     RUN_ENDED,
     STEP_OPEN,
     ApprovalState,
     EffectState,
-    EndingPhase,
     ParkedReason,
     RunState,
     StepState,
@@ -39,6 +39,8 @@ from durableflows.services import abandon, approvals, children, ends, provider_e
 from durableflows.services.outbox import send_ready, send_unclaimed
 from durableflows.services.turns import all_steps, each, judged_here, lock_going_on, while_open
 from durableflows.transactions import database, is_away, transact
+
+PHASES_AT_WORK = [str(phase) for phase in sorted(AT_WORK)]
 
 logger = logging.getLogger("durableflows.sweeps")
 
@@ -298,19 +300,19 @@ def end_idle_runs(now: datetime) -> int:
 
 
 def end_late_cleanups(now: datetime) -> int:
-    """Give clean-ups up whose time is over: their runs end as they were going to, with an alert."""
-    runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, ending_phase=EndingPhase.CLEANUP)
+    """Give undos and clean-ups up whose time is over: their runs go on to their end, with an alert."""
+    runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, ending_phase__in=PHASES_AT_WORK)
     return each(runs.filter(cleanup_until__lte=now).order_by("cleanup_until"), ends.end_late_cleanup)
 
 
 def confirm_ends(now: datetime) -> int:
     """Bring runs that are ending and have become quiet to their clean-up or their end (rule 10)."""
-    at_work = all_steps().filter(run=OuterRef("pk"), state__in=[str(state) for state in STEP_OPEN])
-    runs = WorkflowRun.objects.using(database()).filter(state=RunState.ENDING)
-    runs = runs.exclude(Exists(at_work), ending_phase=EndingPhase.CLEANUP)
+    at_work = all_steps().filter(run=OuterRef("pk"), state__in=[str(state) for state in STEP_OPEN], of_cleanup=True)
+    runs = WorkflowRun.objects.using(database()).filter(state__in=[RunState.ENDING, RunState.COMPENSATING])
+    runs = runs.exclude(Exists(at_work), ending_phase__in=PHASES_AT_WORK)
     effects = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
     # Those that wait for a person may be many, and must not stand before those that can end.
-    is_open = Q(state__in=[str(state) for state in EFFECT_OPEN]) | Q(settles_at__gt=now)
+    is_open = Q(state__in=[str(state) for state in EFFECT_PENDING]) | Q(settles_at__gt=now)
     return each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), ends.confirm_end)
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows.core.states import RUN_MOVING, STEP_OPEN, ApprovalState, EffectState, EndingPhase, RunState, StepState
+from durableflows.core.ending import AT_WORK
+from durableflows.core.states import RUN_MOVING, STEP_OPEN, ApprovalState, EffectState, RunState, StepState
 from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.transactions import database
 
@@ -61,16 +62,16 @@ def look(known: Sequence[UUID]) -> Due:
     ids, is_ending = [], False
     for run_id, state, deadline_at, idle_at, ended_at, phase, cleanup_until in runs:
         ids.append(run_id)
-        if ended_at is None and phase == EndingPhase.CLEANUP and cleanup_until is not None:
+        if ended_at is None and phase in AT_WORK and cleanup_until is not None:
             due.moments.append((cleanup_until, LATE_CLEANUPS))
-        is_ending |= state == RunState.ENDING
+        is_ending |= state in (RunState.ENDING, RunState.COMPENSATING)
         due.is_live |= ended_at is None
         if ended_at is None:
             due.moments.append((deadline_at, ("deadlines",)))
         if ended_at is None and idle_at is not None:
             due.moments.append((idle_at, ("idle runs",)))
     if is_ending:
-        due.always.add("quiet ends")
+        due.always.update(("quiet ends", "children"))
     due.moments += _steps(ids, due)
     due.moments += _effects(ids, is_ending=is_ending)
     due.moments += _events()

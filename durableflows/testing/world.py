@@ -110,7 +110,9 @@ def next_due(*, after: datetime | None = None) -> datetime | None:
     running = StepRun.objects.using(database()).filter(state=StepState.RUNNING)
     last = [moment for moment in running.values_list("must_end_by", flat=True) if moment]
     moments += [moment + timedelta(microseconds=1) for moment in last]  # void when its last moment is over
-    ending = SideEffect.objects.using(database()).filter(run__state="ENDING", settles_at__gt=clock.now())
+    ending = SideEffect.objects.using(database()).filter(
+        run__state__in=["ENDING", "COMPENSATING"], settles_at__gt=clock.now()
+    )
     moments += [moment for moment in ending.values_list("settles_at", flat=True) if moment]
     events = ProviderEvent.objects.using(database()).filter(judge_at__isnull=False)
     moments += [moment for moment in events.values_list("judge_at", flat=True) if moment]

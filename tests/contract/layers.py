@@ -29,6 +29,7 @@ PURE = (
     "core.effects",
     "core.arguments",
     "core.definition",
+    "core.undo",
     "core.run",
     "core.fingerprint",
     "core.registry",
@@ -90,6 +91,7 @@ WRITERS = (
     "ledger_facts",
     "providers",
     "ledger",
+    "ledger_undo",
     "ledger_answers",
     "model_calls",
     "artifacts",
@@ -99,7 +101,7 @@ WRITERS = (
 )
 
 # The funnel: nothing else moves a run, a step or an approval.
-FUNNEL = ("groups", "visits", "arrivals", "questions", "endings", "progress", "reopening")
+FUNNEL = ("groups", "visits", "arrivals", "questions", "undo_children", "undoing", "endings", "progress", "reopening")
 
 # One attempt of a step, and asking a provider what became of an effect.
 WORK = ("claims", "decisions", "context", "runner", "lookups", "gate")
@@ -114,6 +116,7 @@ VERBS = (
     "services.limits",
     "services.edit",
     "services.redrive",
+    "services.compensate",
     "services.abandon",
     "services.preview",
     "services.signals",
@@ -133,6 +136,7 @@ VERBS = (
 DOCTOR = (
     "doctor.findings",
     "doctor.rows",
+    "doctor.undos",
     "doctor.states",
     "doctor.waits",
     "doctor.effects",

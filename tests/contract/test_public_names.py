@@ -14,7 +14,7 @@ from tests.contract.source import ENGINE, modules, tree
 
 DECLARING = {
     "Workflow", "WorkflowState", "Run", "Money", "Facts", "step", "approval", "effect", "Retry", "Budget", "Escalate",
-    "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail",
+    "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail", "compensate",
     "each", "sleep", "wait_for", "child", "Merge", "migration", "ArtifactRef", "SecretRef",
     "EventOutcome", "EventReading",
     "http_failure", "parse_retry_after",
@@ -31,6 +31,7 @@ VERBS = {
     "Line",
     "Preview",
     "abandon",
+    "compensate",
     "edit",
     "extend",
     "pause",

@@ -29,10 +29,12 @@ def test_what_has_ended_has_no_way_out():
         for state in machine.ends & set(sources)
     }
 
-    steps = {("compensate", "SUCCEEDED"), ("make_ready", "FAILED_PERMANENT")}
+    steps = {("compensate", "SUCCEEDED"), ("compensate", "FAILED"), ("make_ready", "FAILED_PERMANENT")}
     again = {("reopen", state) for state in ("SUCCEEDED", "FAILED_PERMANENT", "CANCELLED")}
     runs = {("reopen", state) for state in ("FAILED", "EXHAUSTED_BUDGET", "DEADLINE_EXCEEDED")}
     runs |= {("clean_up_again", state) for state in ("FAILED", "CANCELLED")}
+    ends = ("SUCCEEDED", "FAILED", "CANCELLED", "COMPENSATION_FAILED", "EXHAUSTED_BUDGET", "DEADLINE_EXCEEDED")
+    runs |= {("compensate", state) for state in ends}
     assert ways_out == steps | again | runs | {("wait_again", state) for _, state in again}
 
 

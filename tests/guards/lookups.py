@@ -68,8 +68,8 @@ GUARDS = (
         "a new try after absent has a new key",
         "P3",
         "ledger.py",
-        "if row is None or row.state in (EffectState.ABSENT, EffectState.REJECTED) or row.verdict == REPEAT:",
-        "if row is None or row.state == EffectState.REJECTED or row.verdict == REPEAT:",
+        "NOT_UNDER_WAY = (EffectState.ABSENT, EffectState.REJECTED, EffectState.UNDONE)",
+        "NOT_UNDER_WAY = (EffectState.REJECTED, EffectState.UNDONE)",
         LOOKUPS + "test_a_row_sent_again_after_absent_is_audited_and_found_twice_is_an_alert",
     ),
     Guard(

@@ -389,6 +389,9 @@ def test_every_code_has_a_case():
         "cleanup-overdue",
         "cleanup-not-done",
         *("event-unmatched", "event-unreadable", "event-overdue"),  # test_provider_events.py
+        "undo-astray",  # this and the next two: test_undo_doctor.py
+        "undone-twice",
+        "not-undone",
         "inherited",  # this and the next: test_abandon.py
         "inherited-look-overdue",
         "timer-overdue",  # this and the next: test_doctor_waits.py

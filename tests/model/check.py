@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from tests.model import children, endings, joins, redrive, signals
+from tests.model import children, endings, joins, redrive, signals, undoing
 from tests.model.search import Model, search
 
-MODULES: tuple[ModuleType, ...] = (joins, endings, redrive, children, signals)
+MODULES: tuple[ModuleType, ...] = (joins, endings, redrive, children, signals, undoing)
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def find_anything(call: EffectCall, **arguments: object) -> NotFound:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"undo": find_refund}, "undo= is not available yet"),
+        ({"undo": find_refund}, "this is not an effect"),
         ({"name": "Payments Refund"}, "not of the form 'payments.refund'"),
         ({"provider": "Payments!"}, "provider 'Payments!' is not a slug"),
         ({"version": 0}, "version 0"),

@@ -10,6 +10,7 @@ from durableflows.core.payload import JSON
 from durableflows.core.states import EndingPhase, EndingReason
 
 SETTLING, CLEANUP, CLOSING = EndingPhase.SETTLING, EndingPhase.CLEANUP, EndingPhase.CLOSING
+UNDOING, UNDONE = EndingPhase.UNDOING, EndingPhase.UNDONE
 CANCEL, FAILURE, DEADLINE = EndingReason.CANCEL, EndingReason.FAILURE, EndingReason.DEADLINE
 NO_YES = (False, True)
 
@@ -19,6 +20,9 @@ def ending(
     phase: EndingPhase,
     *,
     cleans: bool = False,
+    undoes: bool = False,
+    to_undo: bool = False,
+    children: bool = False,
     effects: bool = False,
     sends: bool = False,
     steps: bool = False,
@@ -27,6 +31,9 @@ def ending(
         reason=reason,
         phase=phase,
         has_cleanup=cleans,
+        undoes=undoes,
+        has_to_undo=to_undo,
+        has_children=children,
         has_open_effects=effects,
         has_open_sends=sends,
         has_open_steps=steps,
@@ -43,6 +50,24 @@ def ending(
         (ending(CANCEL, SETTLING, sends=True), Next.WAIT),
         (ending(CANCEL, SETTLING, steps=True), Next.END),
         (ending(FAILURE, SETTLING, cleans=True), Next.CLEAN_UP),
+        (ending(FAILURE, SETTLING, to_undo=True), Next.END),
+        (ending(FAILURE, SETTLING, undoes=True), Next.END),
+        (ending(FAILURE, SETTLING, undoes=True, sends=True), Next.WAIT),
+        (ending(FAILURE, SETTLING, undoes=True, to_undo=True, sends=True), Next.WAIT),
+        (ending(FAILURE, SETTLING, undoes=True, to_undo=True, effects=True), Next.WAIT),
+        (ending(FAILURE, SETTLING, undoes=True, to_undo=True, steps=True), Next.UNDO),
+        (ending(FAILURE, SETTLING, undoes=True, to_undo=True, cleans=True), Next.UNDO),
+        (ending(FAILURE, SETTLING, undoes=True, to_undo=True, children=True), Next.WAIT),
+        (ending(FAILURE, SETTLING, children=True), Next.END),
+        (ending(FAILURE, UNDOING, undoes=True, to_undo=True, steps=True), Next.WAIT),
+        (ending(FAILURE, UNDOING, undoes=True, to_undo=True, sends=True), Next.UNDO),
+        (ending(FAILURE, UNDOING, undoes=True, sends=True), Next.WAIT),
+        (ending(FAILURE, UNDOING, undoes=True, cleans=True), Next.CLEAN_UP),
+        (ending(FAILURE, UNDOING, undoes=True), Next.END),
+        (ending(FAILURE, UNDONE, undoes=True, to_undo=True, steps=True, effects=True), Next.WAIT),
+        (ending(FAILURE, UNDONE, undoes=True, to_undo=True, steps=True), Next.END),
+        (ending(FAILURE, UNDONE, undoes=True, to_undo=True, cleans=True), Next.CLEAN_UP),
+        (ending(FAILURE, CLEANUP, undoes=True, to_undo=True, cleans=True), Next.END),
         (ending(FAILURE, SETTLING, cleans=True, steps=True), Next.CLEAN_UP),
         (ending(FAILURE, SETTLING, cleans=True, effects=True), Next.WAIT),
         (ending(FAILURE, SETTLING, cleans=True, sends=True), Next.WAIT),

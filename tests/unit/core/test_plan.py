@@ -56,4 +56,5 @@ def test_every_reason_to_end_has_its_end():
         R.DEADLINE_EXCEEDED,
         R.EXHAUSTED_BUDGET,
         R.FAILED,
+        R.COMPENSATED,
     }
