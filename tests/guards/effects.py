@@ -3,6 +3,8 @@
 from tests.guards.finders import ANSWERS, CANCEL, CORRECTED, FENCED, LOOKUPS, OPERATIONS, OPERATORS, RECOVERY, SENDS
 from tests.guards.values import Change, Guard
 
+WITH_TRANSACT = Change("ledger.py", "import database, transact_durably", "import database, transact")
+
 GUARDS = (
     Guard(
         "reserve looks at the lease",
@@ -51,6 +53,7 @@ GUARDS = (
         "@transact_durably\ndef reserve(",
         "@transact\ndef reserve(",
         OPERATIONS + "test_an_effect_inside_an_open_transaction_is_refused_and_nothing_is_sent",
+        more=(WITH_TRANSACT,),
     ),
     Guard(
         "other arguments are a key conflict",
@@ -162,7 +165,7 @@ GUARDS = (
         "P4, rule 8",
         "context.py",
         "        state = self._record(reserved, answer)\n",
-        "        ledger.LATER.append((reserved, answer))\n"
+        "        ledger_answers.LATER.append((reserved, answer))\n"
         "        state = EffectState.CONFIRMED if answer.kind is AnswerKind.RECEIPT else EffectState.UNKNOWN\n",
         FENCED + "test_a_worker_that_is_paused_inside_the_call_brings_its_receipt_and_writes_nothing_else",
         more=(
@@ -170,9 +173,9 @@ GUARDS = (
             Change(
                 "claims.py",
                 "    ledger.check_lease(step, lease)\n    if isinstance(outcome, Done)",
-                "    for sent, answer in ledger.LATER:\n"
+                "    for sent, answer in ledger_answers.LATER:\n"
                 "        ledger_answers.record(lease.run_id, lease.step_id, sent.effect_id, sent.send_id, answer)\n"
-                "    ledger.LATER.clear()\n"
+                "    ledger_answers.LATER.clear()\n"
                 "    ledger.check_lease(step, lease)\n    if isinstance(outcome, Done)",
             ),
         ),
@@ -346,6 +349,7 @@ GUARDS = (
                 "context.py", "from django.db import connections\n", "from django.db import connections, transaction\n"
             ),
             Change("ledger.py", "@transact_durably\ndef reserve(", "@transact\ndef reserve("),
+            WITH_TRANSACT,
         ),
     ),
     Guard(

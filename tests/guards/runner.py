@@ -107,6 +107,8 @@ def _test(
 
 def _failures(results: Path) -> list[str]:
     """The first line of what each failed test said; errors of set-up and collection are none."""
+    if not results.exists():  # it ended before it could collect anything
+        return []
     cases = ET.parse(results).getroot().iter("testcase")
     found = [failure for case in cases for failure in case.findall("failure")]
     return [(failure.get("message") or "failed").strip().splitlines()[0] for failure in found]
