@@ -281,6 +281,8 @@ def _resolved(fact: Fact) -> Said:
         "did_not_happen": (f"{who} says that {_effect(fact)} did not happen", "certain"),
         "repeat": (f"{who} wants {_effect(fact)}, which has happened, to be done once more", "note"),
     }
+    if fact.text("verdict") == "seen":
+        return f"{who} has looked at what contradicts {_effect(fact)}: {fact.text('reason')}", "note"
     asked: tuple[str, Kind] = (f"{who} wants {_effect(fact)} to be looked up again", "note")
     text, kind = verdicts.get(fact.text("verdict")) or asked
     return _with(text, fact.text("reason")), kind

@@ -151,7 +151,8 @@ def end(ticket: Ticket, heard: Heard) -> EffectState:
         _not_found(run, step, row, now)
     elif heard.kind == "rejected" and row.state == EffectState.ACCEPTED:
         answer = Answer(AnswerKind.REJECTED, error=ErrorInfo("", "rejected", heard.reason))
-        ledger_answers.apply_fold(run, step, row, Fold("reject", closes=True), answer, now=now, source="lookup")
+        change = Fold("reject", closes=True, notice=f"it was accepted, and has failed: {heard.reason}")
+        ledger_answers.apply_fold(run, step, row, change, answer, now=now, source="lookup")
     else:
         _cannot_tell(run, step, row, heard.reason, now)
     if row.lookup_token == ticket.token:

@@ -54,7 +54,7 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The effect as of its lock. `before`: what believed events have said of it; `one_act`: its sends cannot have
-    acted twice; `run_ended`: nothing of its run is open."""
+    acted twice; `run_ended`: nothing of its run is open; `said_by_person`: that it did not happen."""
 
     state: EffectState
     receipt: JSON
@@ -63,6 +63,7 @@ class Standing:
     was_accepted: bool
     one_act: bool
     run_ended: bool
+    said_by_person: bool = False
     before: tuple[tuple[EventOutcome, datetime | None], ...] = ()
 
 
@@ -161,7 +162,9 @@ def _happened(event: Event, effect: Standing) -> Judgement:
 
 def _has_failed(effect: Standing) -> bool:
     """Was it accepted or made, and has failed then? What was refused at once is REJECTED without either."""
-    return effect.state is EffectState.REJECTED and (effect.was_accepted or effect.receipt is not None)
+    if effect.state is not EffectState.REJECTED or effect.said_by_person:
+        return False
+    return effect.was_accepted or effect.receipt is not None
 
 
 def _failed(event: Event, effect: Standing) -> Judgement:

@@ -27,7 +27,7 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EffectFacts:
-    """An effect row and its declaration, as of a lock.
+    """An effect row and its declaration, as of a lock. `asked_again`: a person wants one more lookup, not made yet.
 
     said_already   a send was answered by "it is already so": whether by us, only a lookup or a person can tell
     """
@@ -48,6 +48,7 @@ class EffectFacts:
     person_said_absent: bool
     said_already: bool = False
     has_event: bool = False
+    asked_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,12 @@ def _look_up(effect: EffectFacts, now: datetime) -> Move:
 
 
 def _accepted(effect: EffectFacts, now: datetime) -> Move:
-    within = effect.accepted_within
-    if within is not None and effect.accepted_at is not None and now >= effect.accepted_at + within:
+    within, since = effect.accepted_within, effect.accepted_at
+    ends_at = None if within is None or since is None else since + within
+    if ends_at is not None and now >= ends_at and not effect.asked_again:
         return Move(Next.PERSON, now, f"{effect.name} was accepted and is not done after {within}")
-    if not effect.has_lookup and effect.has_event and within is not None and effect.accepted_at is not None:
-        return Move(Next.WAIT, effect.accepted_at + within, f"{effect.name} was accepted; the provider tells the rest")
+    if not effect.has_lookup and effect.has_event and ends_at is not None and now < ends_at:
+        return Move(Next.WAIT, ends_at, f"{effect.name} was accepted; the provider tells the rest")
     if not effect.has_lookup:
         return Move(Next.PERSON, now, f"{effect.name} was accepted; nobody can be asked whether it is done")
     if effect.lookup_must_end_by is not None and now < effect.lookup_must_end_by:

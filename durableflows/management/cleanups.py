@@ -13,7 +13,7 @@ from durableflows import clock
 from durableflows.explain_words import plain
 from durableflows.management import progress, tables
 from durableflows.management.tables import Report, Row, local
-from durableflows.services import cleanup
+from durableflows.services import cleanup, provider_events
 from durableflows.transactions import first_line
 
 BATCH = 200
@@ -26,6 +26,7 @@ class Done:
     runs: int = 0
     events: int = 0
     files: int = 0
+    provider_events: int = 0
     files_left: list[str] = field(default_factory=list)
     failed: list[Row] = field(default_factory=list)
 
@@ -43,6 +44,8 @@ def run(options: Namespace) -> Report:
         _remove(run_id, before, done)
         if tell is not None:
             tell(min(done.runs + len(done.failed), total), total)
+    if not options.workflow:
+        done.provider_events = provider_events.forget(before)
     return _report(done, before, options.workflow)
 
 
@@ -60,6 +63,8 @@ def _remove(run_id: UUID, before: datetime, done: Done) -> None:
 def _report(done: Done, before: datetime, workflow: str) -> Report:
     kept = cleanup.kept(before, workflow)
     lines = [f"{done.runs:,} runs are removed, with {done.events:,} events and {done.files:,} files"]
+    if done.provider_events:
+        lines.append(f"{done.provider_events:,} events of providers are removed that were about no effect of ours")
     lines += tables.refusals(done.failed)
     lines += [f"file {plain(name)} is left in the storage: the log says why" for name in done.files_left]
     is_whole = not done.failed and not done.files_left

@@ -281,6 +281,7 @@ def _standing(run: WorkflowRun, row: SideEffect) -> Standing:
         was_accepted=row.accepted_at is not None,
         one_act=row.send_count == 1 or (effect is not None and effect.key_window is not None),
         run_ended=run.has_settled,
+        said_by_person=row.verdict == "did_not_happen",
         before=tuple((EventOutcome(outcome), at) for outcome, at in told.values_list("outcome", "happened_at")),
     )
 

@@ -25,7 +25,7 @@ VERDICT_FIELDS = (
     *("lookups_forgiven", "next_lookup_at", "audit_at"),
     *("verdict", "verdict_by", "verdict_reason", "verdict_at"),
 )
-VERDICTS = ("happened", "did_not_happen", "ask_again")
+VERDICTS = ("happened", "did_not_happen", "ask_again", "seen")
 
 
 def route(step_id: UUID) -> None:
@@ -118,6 +118,7 @@ def facts_of(run: WorkflowRun, row: SideEffect) -> EffectFacts:
         person_said_absent=row.verdict == "did_not_happen",
         said_already=ledger_facts.said_already(row),
         has_event=effect is not None and effect.event is not None,
+        asked_again=row.verdict_at is not None and not row.verdict and row.lookup_count == row.lookups_forgiven,
     )
 
 
@@ -211,6 +212,8 @@ def _resolve(
     now = clock.now()
     if row.row_version != row_version:
         raise TooLate(f"{row.effect} has changed since it was shown (it is {row.state} now): look at it again")
+    if verdict == "seen":
+        return _see(run, step, row, actor_name, reason, now)
     may_be_tried_anew = row.state == EffectState.REJECTED and verdict == "did_not_happen"
     if row.state not in (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT) and not may_be_tried_anew:
         raise TooLate(f"{row.effect} is {row.state}: there is nothing to decide")
@@ -237,6 +240,25 @@ def _resolve(
     return row
 
 
+def _see(run: WorkflowRun, step: StepRun, row: SideEffect, actor_name: str, reason: str, now: datetime) -> SideEffect:
+    """Note that a person has looked at what contradicts: the row stays what it is, and is quiet from now on."""
+    if not row.contradiction:
+        raise TooLate(f"{row.effect} ({row.state}) contradicts nothing: there is nothing to look at")
+    facts: dict[str, JSON] = {"effect": row.effect, "verdict": "seen", "reason": reason, "state": str(row.state)}
+    journal.record(
+        run, "effect.resolved", at=now, step=step, actor_name=actor_name, data=facts | {"was": row.contradiction}
+    )
+    row.contradiction = ""
+    row.store("contradiction")
+    is_asked = StepRun.objects.using(database()).filter(run=run, needs_person=True).exists()
+    others = SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="")
+    if not is_asked and not others.exists():
+        run.alert, run.alert_at = "", None
+        endings.alert_of_cleanup(run, now)
+    run.store("alert", "alert_at", *journal.FIELDS)
+    return row
+
+
 def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None, now: datetime) -> None:
     if not receipt:
         raise InvalidState("saying that it happened needs the receipt, or the provider's reference in its place")
@@ -253,15 +275,24 @@ def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None
 def _did_not_happen(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
     if row.settles_at is not None and now < row.settles_at:
         raise TooLate(f"a request of {row.effect} may still arrive until {row.settles_at:%H:%M:%S}: decide after that")
-    if row.state == EffectState.ACCEPTED:
+    effect = declared(run, row)
+    if row.state == EffectState.ACCEPTED and not _is_overdue(row, effect, now):
         raise TooLate(f"{row.effect} was accepted by the provider: it cannot be said not to have happened")
+    if row.state == EffectState.ACCEPTED:
+        row.reject()
+        row.settled_at = now
     if row.state == EffectState.UNKNOWN:
         row.find_absent()
     row.in_doubt_since = row.next_lookup_at = row.settles_at = None
-    effect = declared(run, row)
     is_audited = row.state == EffectState.ABSENT and (effect is None or effect.lookup is not None)
     if is_audited:  # without a lookup the audit would be due for ever
         row.audit_at = row.audit_at or now + timedelta(seconds=settings().AUDIT_SECONDS)
+
+
+def _is_overdue(row: SideEffect, effect: EffectDefinition[object] | None, now: datetime) -> bool:
+    """Has the provider had all the time that it may take? Until then it alone takes its word back."""
+    within = effect.accepted_within if effect else None
+    return within is not None and row.accepted_at is not None and now >= row.accepted_at + within
 
 
 def _ask_again(run: WorkflowRun, row: SideEffect, now: datetime) -> None:
