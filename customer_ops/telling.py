@@ -69,12 +69,7 @@ def _claimed(fact: Fact, line: Line) -> Told:
 def _succeeded(fact: Fact, line: Line) -> Told:
     if fact.step == "assess":
         return ("No manager is needed", "done") if fact.data.get("next") == ["pay"] else None
-    said = {
-        "give_up": ("Given up", "problem"),
-        "ask_agent": ("An agent got a ticket", "done"),
-        "hand_over": ("Handed to an agent", "done"),
-    }
-    return said.get(fact.step)
+    return ("Given up", "problem") if fact.step == "give_up" else None  # of an effect, its answer is the line
 
 
 def _retry(fact: Fact, line: Line) -> Told:
@@ -87,9 +82,8 @@ def _failed(fact: Fact, line: Line) -> Told:
 
 
 def _in_doubt(fact: Fact, line: Line) -> Told:
-    # Of the payment and the mail, the lost answer itself is a line.
-    if fact.step in ("pay", "tell_customer"):
-        return None
+    if fact.step in ("pay", "tell_customer", "ask_agent", "hand_over"):
+        return None  # the lost answer itself is a line
     return _with(f"{step_name(fact.step)}: it is not known what happened", fact.text("reason")), "unknown"
 
 
@@ -108,22 +102,28 @@ def _needs_person(fact: Fact, line: Line) -> Told:
 def _dispatched(fact: Fact, line: Line) -> Told:
     is_again = fact.data.get("send") != 1
     again = " again, under the same key" if is_again else ""
-    if fact.text("effect") == "mail.send":
-        return (f"Mail to the customer sent{again}", "done") if is_again or fact.is_open else None
+    quiet = _SENT_QUIETLY.get(fact.text("effect"))
+    if quiet is not None:
+        return (f"{quiet}{again}", "done") if is_again or fact.is_open else None
+    if fact.text("effect") != "payments.refund":
+        return line.text, line.kind
     waits = "; its answer is not here yet" if fact.is_open else ""
     return f"Sent to the payment provider{again}{waits}", "unknown" if fact.is_open else "done"
 
 
 def _recorded(fact: Fact, line: Line) -> Told:
-    outcomes = _OF_MAIL if fact.text("effect") == "mail.send" else _OF_PAYMENT
+    outcomes = _OUTCOMES.get(fact.text("effect"), {})
     text, kind = outcomes.get(fact.text("state"), (line.text, line.kind))
     if fact.text("state") == "UNKNOWN" and fact.data.get("answer") != "unknown":
         return _doubt(fact, line)
-    if fact.text("state") != "CONFIRMED" or outcomes is _OF_MAIL:
+    if fact.text("state") != "CONFIRMED" or outcomes is _OF_MAIL or not outcomes:
         return text, kind
     looked_up = " (found when the provider was asked)" if fact.data.get("by") == "lookup" else ""
     return f"{text}{f', {fact.reference}' if fact.reference else ''}{looked_up}", kind
 
+
+_SENT_QUIETLY = {"mail.send": "Mail to the customer sent", "tickets.create": "Ticket sent to the help desk"}
+"""What the answer alone says, unless it was sent again or has no answer yet."""
 
 _OF_PAYMENT = {
     "CONFIRMED": ("Refunded", "certain"),
@@ -138,6 +138,14 @@ _OF_MAIL = {
     "PLANNED": ("The mail did not reach the mail server", "certain"),
     "UNKNOWN": ("The mail server’s answer was lost: the customer may have got the mail", "unknown"),
 }
+
+_OF_TICKET = {
+    "CONFIRMED": ("An agent got a ticket", "certain"),
+    "REJECTED": ("The help desk refused the ticket: no agent has it", "problem"),
+    "PLANNED": ("The ticket did not reach the help desk", "certain"),
+    "UNKNOWN": ("The help desk’s answer was lost: it may have the ticket", "unknown"),
+}
+_OUTCOMES = {"payments.refund": _OF_PAYMENT, "mail.send": _OF_MAIL, "tickets.create": _OF_TICKET}
 
 
 def _doubt(fact: Fact, line: Line) -> Told:

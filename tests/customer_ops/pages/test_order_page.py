@@ -15,6 +15,7 @@ from durableflows.models import WorkflowRun
 from durableflows.testing import World, open_request
 from tests.support.desk import make_agent, make_charge, make_order, make_user, run_id_of, usd
 from tests.support.desk_pages import send, text, words
+from tests.support.payments import KEY, call
 
 REFUNDS = "/v1/refunds"
 CUSTOM = pytest.mark.django_db(transaction=True)
@@ -147,6 +148,31 @@ def test_a_refund_is_told_from_the_form_to_the_mail(world: World, payments: Paym
     )
     assert 'data-seconds="0"' in text(browser.get("/orders/R-1/"))
     assert "Refunded $60.00 Under way, not sent $0.00 Sent, outcome unknown $0.00 Left $40.00" in shown
+
+
+@CUSTOM
+def test_a_ticket_is_told_as_a_ticket_and_never_as_money(
+    world: World, sandbox: RunningSandbox, payments: PaymentsClient, browser: Client, settings: LazySettings
+) -> None:
+    """The payment is refused, the help desk's answer is lost once, and what it is called is no refund."""
+    settings.TICKETS_URL, settings.TICKETS_KEY = sandbox.url, KEY
+    charge = charge_of(payments, "100.00")
+    payments.refund(call("df_by_hand"), charge_id=charge.provider_id, amount=usd("80.00"))
+    sandbox.fault("cut_after", path="/tickets")
+    send(browser, charge)
+    world.run_until_idle()
+    lost = page(browser)
+    world.run_through()
+
+    shown = page(browser)
+    ticket = Ticket.objects.get()
+
+    assert "The help desk’s answer was lost: it may have the ticket" in lost
+    assert "Ticket sent to the help desk again, under the same key" in shown
+    assert f"An agent got a ticket, {ticket.provider_id}" in shown
+    assert f"{ticket.provider_id} at the help desk" in shown
+    assert "Refunded," not in shown
+    assert shown.count("Sent to the payment provider") == 1
 
 
 @CUSTOM
