@@ -15,7 +15,6 @@ from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 from pydantic import BaseModel, ConfigDict
 
-from customer_ops.gateways.wire import OWN_SHARE
 from durableflows import CredentialsRefused, EffectCall, NeverSent, Permanent, StepFailure, Transient, UnknownOutcome
 
 LONGEST_TEXT = 200
@@ -43,8 +42,7 @@ def send(call: EffectCall, *, to: str, subject: str, body: str) -> MailReceipt:
     """
     message_id = message_id_of(call)
     message = _compose(message_id, to=to, subject=subject, body=body)
-    # Less than the engine gives: when its limit strikes, nobody knows how far the mail got.
-    seconds = OWN_SHARE * call.remaining_seconds()
+    seconds = call.remaining_seconds()
     connection: BaseEmailBackend = get_connection(fail_silently=False, timeout=seconds)
     call.check()
     try:

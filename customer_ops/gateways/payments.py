@@ -67,7 +67,7 @@ class PaymentsClient:
             lambda client: client.v1.refunds.create(params, {"idempotency_key": call.key}),
             what=what,
             check=call.check,
-            deadline=Deadline.of(call),
+            deadline=Deadline(call.remaining_seconds()),
         )
         return judge_refund(answer, charge_id=charge_id, amount=amount, what=what)
 
@@ -127,7 +127,7 @@ class PaymentsClient:
 
     def _refunds(self, call: EffectCall, charge_id: str, *, what: str) -> Iterator[RefundAnswer]:
         """All refunds of a charge, page by page, within one total time."""
-        deadline = Deadline.of(call)
+        deadline = Deadline(call.remaining_seconds())
         params: stripe.params.RefundListParams = {"charge": charge_id, "limit": PAGE_SIZE}
         while True:
             page = self._page(params, what=what, check=call.check, deadline=deadline)

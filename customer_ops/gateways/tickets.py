@@ -101,7 +101,7 @@ class TicketsClient:
         if content is not None:
             headers |= {"Content-Type": "application/json", "Idempotency-Key": call.key}
         body = b"" if content is None else json.dumps(content).encode()
-        deadline = Deadline.of(call)
+        deadline = Deadline(call.remaining_seconds())
         reply = exchange(method, self.url + path, headers=headers, body=body, check=call.check, deadline=deadline)
         if not 200 <= reply.status < 300:
             raise failure_of(reply.status, reply.headers, reply.body, what=what)

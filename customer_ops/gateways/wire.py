@@ -11,15 +11,14 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import httpcore
 import httpx
 
-from durableflows import EffectCall, NeverSent, UnknownOutcome
+from durableflows import NeverSent, UnknownOutcome
 
 LARGEST_ANSWER_BYTES = 2_000_000
-OWN_SHARE = 0.9
 
 # What sockets, TLS and HTTP raise. Anything else (a time limit of the worker, say) passes through untouched: whoever
 # catches it knows less than we do and treats the request as in doubt.
@@ -38,12 +37,6 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._ends_at = time.monotonic() + seconds
-
-    @classmethod
-    def of(cls, call: EffectCall) -> Self:
-        """The time of one call, a little less than the engine gives: when its limit strikes, nobody knows how far
-        the request got."""
-        return cls(OWN_SHARE * call.timeout_seconds)
 
     def remaining_seconds(self) -> float:
         """Seconds left, never less than 0."""

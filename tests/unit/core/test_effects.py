@@ -43,8 +43,9 @@ def test_check_refuses_after_send_by(at) -> None:
         call.check()
 
 
-@pytest.mark.parametrize(("now", "left"), [(90.0, 10.0), (100.0, 10.0), (104.0, 6.0), (110.0, 0.0), (200.0, 0.0)])
-def test_remaining_time_is_total(at, now: float, left: float) -> None:
+@pytest.mark.parametrize(("now", "left"), [(90.0, 9.0), (100.0, 9.0), (104.0, 5.0), (109.0, 0.0), (200.0, 0.0)])
+def test_remaining_time_is_total_and_ends_before_the_engine_ends_the_call(at, now: float, left: float) -> None:
+    """The limit strikes ten seconds after `send_by` at the latest: who gives up before can say what was sent."""
     call = replace(CALL, send_by=100.0)
     at(now)
 
