@@ -15,6 +15,7 @@ DURABLEFLOWS = {
     "AUDIT_SECONDS": float(os.environ.get("TEST_AUDIT_SECONDS", "86400")),
     "LEASE_MARGIN_SECONDS": float(os.environ.get("TEST_MARGIN_SECONDS", "15")),
     "UNKNOWN_WORKFLOW_SECONDS": float(os.environ.get("TEST_UNKNOWN_SECONDS", "900")),
+    "PROVIDERS": json.loads(os.environ.get("TEST_PROVIDERS", "{}")),
     "STATE_KEYS": json.loads(os.environ.get("TEST_STATE_KEYS", "{}")),
 }
 if "TEST_VISIBILITY_SECONDS" in os.environ:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.guards import decisions, effects, evidence, leases, limits, lookups, messages, ways
+from tests.guards import decisions, effects, evidence, leases, limits, lookups, messages, providers, ways
 from tests.guards.values import Change, Guard
 
 CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
@@ -11,6 +11,7 @@ CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
     "Leases and ends": leases.GUARDS,
     "Messages and sweeps": messages.GUARDS,
     "Limits": limits.GUARDS,
+    "Providers": providers.GUARDS,
     "Ways to go on": ways.GUARDS,
     "Evidence and secrets": evidence.GUARDS,
     "Decisions and rights": decisions.GUARDS,

@@ -11,7 +11,8 @@ from durableflows import CredentialsRefused, NeverSent, Permanent, Retry, Transi
 from durableflows.core.states import EffectState, ParkedReason, RunState, StepState
 from durableflows.doctor import Severity
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError
-from durableflows.models import BreakerChange, EffectSend, RunEvent, SideEffect, StepAttempt, WorkflowRun
+from durableflows.models import BreakerChange, EffectSend, RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
+from durableflows.services import providers as service
 from durableflows.testing import Boundary, Crash, World, crash_at
 from tests.support.flows import Fault, Provider, act_then_raise, pay_effect, raise_without_acting
 from tests.support.payers import (
@@ -126,6 +127,15 @@ def test_a_prober_that_is_gone_loses_its_place(world: World):
     assert EffectSend.objects.filter(is_probe=True).count() == 2
 
 
+def test_at_the_cool_down_s_end_one_of_those_that_wait_is_told_to_go_on(world: World):
+    """R12: a thousand that wait are not a thousand that try."""
+    provider = Provider()
+    trip(world, provider)
+    world.clock.advance(seconds=30)
+
+    assert len(service.next_ones(NAME, world.clock.now())) == 1
+
+
 @pytest.mark.parametrize("late", [DOWN, None], ids=["fails", "succeeds"])
 def test_what_was_under_way_at_the_trip_does_not_move_the_breaker(world: World, late: Fault | None):
     provider = Provider()
@@ -149,6 +159,84 @@ def test_what_was_under_way_at_the_trip_does_not_move_the_breaker(world: World, 
 
     assert (breaker().state, breaker().failures) == ("open", 5)
     assert BreakerChange.objects.count() == 1
+
+
+def test_failures_of_what_began_before_the_breaker_closed_do_not_open_it_again(world: World):
+    provider = Provider(faults=[DOWN] * 6)
+    runs = start_many(provider, 6)
+
+    def closed_meanwhile(call: object) -> None:
+        world.clock.advance(seconds=1)
+        api.pause_provider(NAME, reason="maintenance")
+        api.resume_provider(NAME, reason="over")
+
+    provider.before_call = closed_meanwhile
+    for step in ready_to_pay(world, runs):
+        world.deliver("pay.pay", (str(step.run_id), str(step.pk)))
+
+    assert len(provider.sends) == 6
+    assert breaker().state == "closed"
+
+
+def test_a_prober_that_was_taken_for_dead_says_nothing_any_more(world: World):
+    """R12: whoever has the token speaks."""
+    provider = Provider()
+    runs = trip(world, provider)
+    first, second = held()[0], held()[1]
+    world.clock.advance(seconds=30)
+    inside: list[object] = []
+
+    def next_one_tries(call: object) -> None:
+        inside.append(call)
+        if len(inside) == 1:
+            world.clock.move_to((breaker().probe_until or world.clock.now()) + timedelta(seconds=1))
+            world.deliver("pay.pay", (str(second.run_id), str(second.pk)))
+            assert breaker().state == "open", "the second probe has failed"
+
+    provider.before_call = next_one_tries
+    provider.faults = [DOWN]
+    StepRun.objects.filter(pk=first.pk).update(wake_at=world.clock.now())
+    StepRun.objects.filter(pk=second.pk).update(wake_at=world.clock.now())
+    world.deliver("pay.pay", (str(first.run_id), str(first.pk)))
+
+    assert len(inside) == 2
+    assert breaker().state == "open", "the first one's late success is not what was asked for last"
+    assert states(runs) == {RunState.RUNNING}
+
+
+def test_two_that_learn_at_once_that_credentials_are_refused_are_one_alarm(world: World):
+    provider = Provider(faults=[raise_without_acting(CredentialsRefused("expired"))] * 2)
+    runs = start_many(provider, 2)
+    steps = ready_to_pay(world, runs)
+    inside: list[object] = []
+
+    def the_other_too(call: object) -> None:
+        inside.append(call)
+        if len(inside) == 1:
+            world.deliver("pay.pay", (str(steps[1].run_id), str(steps[1].pk)))
+
+    provider.before_call = the_other_too
+    world.deliver("pay.pay", (str(steps[0].run_id), str(steps[0].pk)))
+
+    assert len(inside) == 2
+    assert (breaker().state, BreakerChange.objects.count()) == ("paused", 1)
+    assert WorkflowRun.objects.exclude(alert="").count() == 1
+    assert {step.held_for for step in held()} == {"breaker"}
+
+
+def test_the_doctor_names_a_probe_that_nobody_has_taken_over(world: World):
+    provider = Provider()
+    trip(world, provider)
+    world.clock.advance(seconds=30)
+    with crash_at(Boundary.EFFECT_AFTER_RESERVE), pytest.raises(Crash):
+        world.run_until_idle()
+    assert "probe-overdue" not in codes()
+
+    world.clock.advance(minutes=5)
+
+    [late] = [one for one in found() if one.code == "probe-overdue"]
+    assert late.severity is Severity.DUE
+    assert "no other has taken its place" in late.text
 
 
 @pytest.mark.parametrize(
