@@ -13,7 +13,7 @@ from django.conf import LazySettings
 from customer_ops.effects import refund_payment
 from customer_ops.gateways.payments import PaymentsClient
 from customer_ops.sandbox.control import RunningSandbox
-from durableflows.testing import virtual
+from durableflows.testing import next_due, virtual
 from tests.support.adapters import Seen, declared, line, paid, play
 from tests.support.payments import KEY, TEN
 
@@ -115,6 +115,40 @@ def test_a_refund_that_only_a_lookup_can_find(
 ) -> None:
     assert seen(sandbox, charge, fault, options, key_window=None) == expected
     assert sandbox.books().repeated == []
+
+
+def test_a_request_that_is_still_in_progress_is_waited_for_under_its_key(
+    account: None, sandbox: RunningSandbox, charge: str
+) -> None:
+    """R15: the client gives up, hears "in progress" twice, and then the stored success."""
+    sandbox.fault("slow", path="/v1/refunds")
+    waits: list[float] = []
+
+    def hear_twice() -> None:
+        sandbox.wait_until_held()
+        for _ in range(2):
+            due = next_due()
+            assert due is not None
+            waits.append((due - world.clock.now()).total_seconds())
+            world.clock.move_to(due)
+            world.run_until_idle()
+        sandbox.release()
+        sandbox.wait_until_done()
+
+    with virtual() as world:
+        went = play(
+            world,
+            declared(refund_payment, is_silent=True),
+            {"charge_id": charge, "amount": TEN},
+            books=lambda key: paid(sandbox.books(), key),
+            between=hear_twice,
+        )
+
+    assert went == line(*LOST, sends=4, books=1)
+    assert min(waits) > 0
+    sent = sandbox.books().requests_to("/v1/refunds")
+    assert [one["status"] for one in sent] == [200, 409, 409, 200]
+    assert len({one["idempotency_key"] for one in sent}) == 1
 
 
 def test_a_closed_provider_costs_sends_that_never_left(

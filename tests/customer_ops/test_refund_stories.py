@@ -293,6 +293,26 @@ def test_a_request_that_was_closed_meanwhile_is_not_paid(
     assert sandbox.books().refund_acts == []
 
 
+@pytest.mark.parametrize("fault", ["pending", "cut_after"])
+def test_the_limit_is_not_dodged_by_a_second_refund_while_the_first_is_open_or_unknown(
+    world: World, sandbox: RunningSandbox, payments: PaymentsClient, agent: User, manager: User, fault: str
+) -> None:
+    """R19: 300 and 300 dollars of one order; the manager is told why in words."""
+    charge = charge_of(payments, usd("900.00"))
+    sandbox.fault(fault, path="/v1/refunds")
+    first = ask(charge, usd("300.00"), agent)
+    world.run_until_idle()
+
+    second = ask(charge, usd("300.00"), agent)
+    world.run_until_idle()
+
+    assert run_of(first).state in (RunState.WAITING, RunState.NEEDS_RECONCILIATION)
+    assert run_of(second).state == RunState.WAITING_HUMAN
+    context = open_request(run_id_of(second)).context
+    assert context["rule"] == "more than $500.00 for one order within 24 hours, in 2 refunds"
+    assert len(sandbox.books().refund_acts) == 1
+
+
 def test_yen_reach_the_provider_as_yen(
     world: World, sandbox: RunningSandbox, payments: PaymentsClient, agent: User, manager: User
 ) -> None:
