@@ -158,4 +158,12 @@ GUARDS = (
         "    if now >=",
         BUDGETS + "test_a_paused_run_calls_no_model_until_it_is_resumed",
     ),
+    Guard(
+        "an adapter gives up before the engine ends its call",
+        "P5, rule 2",
+        "core/effects.py",
+        "OWN_SHARE = 0.9\n",
+        "OWN_SHARE = 1.0\n",
+        "tests/unit/core/test_effects.py::test_remaining_time_is_total_and_ends_before_the_engine_ends_the_call",
+    ),
 )
