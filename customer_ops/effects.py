@@ -47,7 +47,13 @@ def refund_payment(call: EffectCall, *, charge_id: str, amount: Money) -> Refund
 MAIL_RESEND = timedelta(hours=getattr(settings, "MAIL_RESEND_HOURS", 0)) or None
 
 
-@effect(name="mail.send", provider="mail", receipt=MailReceipt, key_window=MAIL_RESEND)
+@effect(
+    name="mail.send",
+    provider="mail",
+    receipt=MailReceipt,
+    key_window=MAIL_RESEND,
+    left_to_person=MAIL_RESEND is None,
+)
 def send_mail(call: EffectCall, *, template: str, request_id: int) -> MailReceipt:
     """Tell the customer of a refund request how it ended."""
     mail = mails.compose(template, request_id=request_id, message_id=mail_gateway.message_id_of(call))

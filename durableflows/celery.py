@@ -119,7 +119,9 @@ class TickerStep(bootsteps.StartStopStep):
 
 
 def _refuse_time_limits() -> None:
-    from durableflows.checks import check_time_limits  # models: this module is imported before Django's apps are ready
+    from durableflows.checks_celery import (
+        check_time_limits,
+    )  # models: this module is imported before Django's apps are ready
 
     if found := check_time_limits(None):
         raise ImproperlyConfigured("; ".join(f"{one.id}: {one.msg}. {one.hint}" for one in found))
@@ -127,7 +129,9 @@ def _refuse_time_limits() -> None:
 
 def _warn_of_pool(worker: Any) -> None:
     """A worker's pool may be chosen on its command line, where no system check sees it."""
-    from durableflows.checks import has_time_limits  # models: this module is imported before Django's apps are ready
+    from durableflows.checks_celery import (
+        has_time_limits,
+    )  # models: this module is imported before Django's apps are ready
 
     pool = str(getattr(worker.pool_cls, "__module__", worker.pool_cls))
     if not has_time_limits(pool):

@@ -1,25 +1,26 @@
-"""What Django's system check says about a project that uses durableflows. Each id is stable and has a cure."""
+"""What Django's system check says about a project that uses durableflows. Each id is stable and has a cure.
+
+Here are settings and the database; Celery's part is in `checks_celery`, that of effects in `checks_effects`.
+"""
 
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from celery import current_app
 from django.apps import AppConfig
 from django.conf import settings as django_settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
-from durableflows import classifiers
+from durableflows import checks_celery, checks_effects, classifiers
 from durableflows.conf import problems
-from durableflows.core import registry
 from durableflows.tenants import load
 
 
 def register() -> None:
     """Add the checks. Called once, when the app is ready."""
-    for check in (check_settings, check_database, check_celery, check_time_limits):
+    for check in (check_settings, check_database, *checks_celery.CHECKS, *checks_effects.CHECKS):
         checks.register(check, "durableflows")
 
 
@@ -156,46 +157,3 @@ def _is_read_committed(options: Mapping[str, Any]) -> bool:
         return bool(options["isolation_level"] == IsolationLevel.READ_COMMITTED)
     given = re.search(r"default_transaction_isolation\s*=\s*\W*(\w+(?:\W+committed)?)", str(options.get("options", "")))
     return given is None or re.sub(r"\W+", " ", given[1].lower()) == "read committed"
-
-
-def check_celery(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W002: late acknowledgement. W003: eager mode. W004: a pool without time limits."""
-    conf = current_app.conf
-    found: list[checks.CheckMessage] = []
-    if conf.task_acks_late:
-        hint = "Steps set it off for themselves; the lease row remembers who works on what, not the broker."
-        found.append(
-            checks.Warning("task_acks_late is on for the project's other tasks", hint=hint, id="durableflows.W002")
-        )
-    if conf.task_always_eager:
-        hint = "Unset task_always_eager: steps would run inside the request that starts them."
-        found.append(checks.Warning("Celery runs tasks eagerly", hint=hint, id="durableflows.W003"))
-    if not has_time_limits(str(conf.worker_pool)):
-        hint = "Use prefork, or give every call in steps a time-out of its own: a step that hangs keeps its thread."
-        found.append(
-            checks.Warning(f"time limits do nothing in the pool {conf.worker_pool}", hint=hint, id="durableflows.W004")
-        )
-    return found
-
-
-def has_time_limits(pool: str) -> bool:
-    """Does Celery end a task in this pool that takes too long? `pool`: its name, or its class's module."""
-    return pool.rpartition(".")[2].partition(":")[0] in ("prefork", "processes")
-
-
-def check_time_limits(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E007: a soft time limit that is not shorter than the hard one: the hard one would strike without a word."""
-    conf, tasks = current_app.conf, current_app.tasks
-    limits = {"Celery's settings": (conf.task_soft_time_limit, conf.task_time_limit)}
-    for definition in registry.definitions():
-        for name in map(definition.run_step_task_name, definition.steps):
-            if name in tasks:  # with what the project's task_annotations make of them
-                limits[f"the task {name}"] = (tasks[name].soft_time_limit, tasks[name].time_limit)
-    hint = "Make task_soft_time_limit, or the task_annotations of the step, shorter than the hard limit."
-    return [
-        checks.Error(
-            f"{place}: the soft time limit {soft} is not shorter than {hard}", hint=hint, id="durableflows.E007"
-        )
-        for place, (soft, hard) in limits.items()
-        if soft is not None and hard is not None and soft >= hard
-    ]

@@ -18,6 +18,8 @@ from durableflows import UnknownOutcome
 # Otherwise the library writes a file into the home directory at its first request, which fails where there is none,
 # and tells the provider about this machine.
 stripe.enable_telemetry = False
+# Its clients are told so one by one; this is for whoever comes to use the library otherwise.
+stripe.max_network_retries = 0
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -11,6 +11,17 @@ from durableflows.core.retry_after import LONGEST_SECONDS
 SHORTEST_SECONDS = 0.1
 
 
+def longest_seconds(retry: Retry) -> float:
+    """Seconds that all delays between the declared attempts may take together, when nobody asks for longer ones."""
+    total, full = 0.0, retry.base_seconds
+    for done in range(1, retry.attempts):
+        if full >= retry.cap_seconds:
+            return total + (retry.attempts - done) * retry.cap_seconds
+        total += min(full * 1.5, retry.cap_seconds)
+        full *= 2
+    return total
+
+
 def delay_seconds(attempt: int, retry: Retry, rng: Random, *, retry_after_seconds: float | None = None) -> float:
     """Seconds to wait after attempt number `attempt` (1 is the first).
 

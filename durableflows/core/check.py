@@ -4,7 +4,6 @@ Owns the rules. Called by `core.declare` with what it has read. Never changes a 
 reaches outside: what needs settings or a database is a system check elsewhere.
 """
 
-import inspect
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from durableflows.core.definition import (
     StepDefinition,
 )
 from durableflows.core.ending import DEFAULT_WITHIN
+from durableflows.core.named import effects_named
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import InvalidDefinition
 
@@ -199,7 +199,7 @@ def _step_effect_problems(step: StepDefinition) -> Iterator[str]:
         )
     for effect in step.effects:
         yield from _timing_problems(step, effect)
-    for effect in _used_effects(step):
+    for effect in effects_named(step.function):
         if effect not in step.effects:
             yield f"it uses effect {effect.name} without declaring it: add effects=({effect.function.__name__},)"
 
@@ -216,19 +216,6 @@ def _timing_problems(step: StepDefinition, effect: EffectDefinition[object]) -> 
             f"timeout_seconds={step.timeout_seconds:g} ends the step inside a call of effect {effect.name} "
             f"({SEND_BY_SECONDS:g} s to leave and {effect.timeout_seconds:g} s to answer): make it longer"
         )
-
-
-def _used_effects(step: StepDefinition) -> list[EffectDefinition[object]]:
-    """List the effects that the body names directly; one that it gets in another way is refused when it is used."""
-    if step.function is None:
-        return []
-    try:
-        used = inspect.getclosurevars(step.function)
-    except (TypeError, ValueError):  # not a plain function, or a closure over a name that has no value yet
-        return []
-    return [
-        value for value in (*used.nonlocals.values(), *used.globals.values()) if isinstance(value, EffectDefinition)
-    ]
 
 
 def _approval_problems(spec: ApprovalSpec) -> Iterator[str]:
@@ -361,6 +348,8 @@ def _effect_problems(effect: EffectDefinition[object], undo: object) -> Iterator
     yield from _effect_time_problems(effect)
     if effect.resend_when_absent and effect.lookup is None:
         yield "resend_when_absent=True without lookup: nobody can say that it is absent, give lookup=<function>"
+    if effect.left_to_person and (effect.lookup is not None or effect.key_window is not None):
+        yield "left_to_person=True with lookup or key_window: what is in doubt can be settled without one, leave it out"
     reader: object = effect.event
     if reader is not None and not callable(reader):
         yield f"event={reader!r}: a function of an event's body is needed, it returns an EventReading or None"

@@ -168,6 +168,7 @@ def effect(
     accepted: Callable[[R], bool] | None = None,
     accepted_within: timedelta | None = None,
     resend_when_absent: bool = False,
+    left_to_person: bool = False,
     event: EventReader | None = None,
     one_at_a_time: Callable[..., object] | None = None,
 ) -> Callable[[Callable[Concatenate[EffectCall, P], R]], EffectDefinition[R]]:
@@ -195,6 +196,7 @@ def effect(
             accepted=accepted,
             accepted_within=accepted_within,
             resend_when_absent=resend_when_absent,
+            left_to_person=left_to_person,
             event=event,
             one_at_a_time=one_at_a_time,
             undo=undo,

@@ -173,6 +173,7 @@ class EffectDefinition(Generic[R_co]):
                        a receipt says "pending"; accepted_within: how long it may stay so before a person is asked;
                        event: reads what the provider tells on its own (`core.events.EventReading`);
                        one_at_a_time: called with the arguments, gives what only one send at a time may be about;
+                       left_to_person: it has no key and no lookup, on purpose;
                        undo: the effect that undoes it, given those of its arguments and of `receipt` that it names
     """
 
@@ -189,6 +190,7 @@ class EffectDefinition(Generic[R_co]):
     accepted: Callable[[R_co], bool] | None = None
     accepted_within: timedelta | None = None
     resend_when_absent: bool = False
+    left_to_person: bool = False
     event: EventReader | None = None
     one_at_a_time: Callable[..., object] | None = None
     undo: "EffectDefinition[object] | None" = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from durableflows import checks, conf, errors
+from durableflows import checks, checks_celery, checks_effects, conf, errors
 from durableflows.boundaries import Boundary
 from durableflows.core.states import EndingReason
 from durableflows.doctor.findings import KNOWN, VERIFY_ONLY, Severity
@@ -50,6 +50,8 @@ CURES: Mapping[str, str] = {
     "run_halted": "Nothing: the step ends here.",
     "effect_open": "Nothing: the step goes on when the effect is settled.",
 }
+CHECKS = (checks, checks_celery, checks_effects)
+"""The modules whose system checks are listed."""
 WORDS_IN_ROWS: Mapping[str, str] = {
     "failed": "a step returned `fail(reason)`",
     "refused": "the recheck before the first send said no",
@@ -179,7 +181,13 @@ def crash_points() -> str:
 
 def check_ids() -> dict[str, tuple[str, str, str]]:
     """Read each system check from the source: id -> (severity, message, cure)."""
-    tree = ast.parse(inspect.getsource(checks))
+    found: dict[str, tuple[str, str, str]] = {}
+    for module in CHECKS:
+        found |= _check_ids(ast.parse(inspect.getsource(module)))
+    return dict(sorted(found.items()))
+
+
+def _check_ids(tree: ast.Module) -> dict[str, tuple[str, str, str]]:
     texts = {
         node.lineno: node.value
         for node in ast.walk(tree)
@@ -193,7 +201,7 @@ def check_ids() -> dict[str, tuple[str, str, str]]:
             if isinstance(hint, ast.Name):  # the last one that was assigned above
                 hint = texts[max(line for line in texts if line < node.lineno)]
             found[_text(given["id"])] = (node.func.attr, _text(node.args[0]), _text(hint))
-    return dict(sorted(found.items()))
+    return found
 
 
 def _text(node: ast.expr) -> str:
@@ -209,7 +217,7 @@ def check_page() -> str:
     rows = [(f"`{name}`", severity.lower(), text, cure) for name, (severity, text, cure) in check_ids().items()]
     return _page(
         "System checks",
-        "durableflows/checks.py",
+        "durableflows/checks*.py",
         "Django runs them before a server or a command starts; `manage.py check` runs them alone. Mistakes in "
         "workflows are not here: they are errors when the module is imported.",
         table(("Id", "Kind", "What is wrong", "Cure"), rows),

@@ -34,6 +34,7 @@ PURE = (
     "core.fingerprint",
     "core.registry",
     "core.returned",
+    "core.named",
     "core.check",
     "core.declare",
     "core.outcomes",
@@ -185,6 +186,8 @@ EDGES = (
     "admin.requests",
     "admin",
     "ticker",
+    "checks_celery",
+    "checks_effects",
     "checks",
     "celery",
     "apps",
@@ -269,5 +272,6 @@ STRIPE_ALLOWED = (
     "StripeClient",
     "StripeObject",
     "enable_telemetry",
+    "max_network_retries",
     "params",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from celery import current_app
 
-from durableflows import api, checks
+from durableflows import api, checks_celery
 from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.doctor import Severity, examine
 from durableflows.models import SideEffect, StepAttempt, StepRun, WorkflowRun
@@ -91,7 +91,7 @@ def test_limits_of_the_whole_app_are_checked(monkeypatch, soft: int | None, hard
     monkeypatch.setitem(current_app.conf, "task_soft_time_limit", soft)
     monkeypatch.setitem(current_app.conf, "task_time_limit", hard)
 
-    found = [one.id for one in checks.check_time_limits(None)]
+    found = [one.id for one in checks_celery.check_time_limits(None)]
 
     assert found == (["durableflows.E007"] if is_refused else [])
 
@@ -100,4 +100,4 @@ def test_limits_of_the_whole_app_are_checked(monkeypatch, soft: int | None, hard
 def test_a_pool_without_time_limits_is_named(monkeypatch, pool: str, warns: bool):
     monkeypatch.setitem(current_app.conf, "worker_pool", pool)
 
-    assert ("durableflows.W004" in [one.id for one in checks.check_celery(None)]) is warns
+    assert ("durableflows.W004" in [one.id for one in checks_celery.check_celery(None)]) is warns

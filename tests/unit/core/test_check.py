@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
-from types import new_class
+from types import ModuleType, new_class
 from typing import Any, cast
 
 import pytest
@@ -253,6 +253,37 @@ def test_an_effect_of_an_enclosing_function_is_found_too() -> None:
 
     with pytest.raises(InvalidDefinition, match=r"uses effect payments\.refund without declaring it"):
         declare(pay=step(start=True, end=True)(pays_locally))
+
+
+effects = ModuleType("effects")
+vars(effects)["refund"] = refund_payment
+
+
+def pays_by_module(self, run):
+    run.effect(effects.refund)
+
+
+def pays_inside(self, run):
+    def inner():
+        return [run.effect(refund_payment) for _ in range(2)] or (lambda: run.effect(effects.refund))
+
+    return inner()
+
+
+def names_another_s_attribute(self, run):
+    return run.state.refund, effects.__name__, effects.nothing_of_that_name
+
+
+@pytest.mark.parametrize("body", [pays_by_module, pays_inside], ids=lambda body: body.__name__)
+def test_an_effect_that_a_body_names_otherwise_is_found_too(body: Any) -> None:
+    with pytest.raises(InvalidDefinition, match=r"uses effect payments\.refund without declaring it"):
+        declare(pay=step(start=True, end=True)(body))
+
+    declare(pay=step(start=True, end=True, effects=(refund_payment,))(body))
+
+
+def test_what_is_only_called_like_an_effect_is_none() -> None:
+    declare(pay=step(start=True, end=True)(names_another_s_attribute))
 
 
 async def waits(self, run): ...

@@ -1,0 +1,84 @@
+"""What Django's system check says about effects that are declared well, and will hurt one day. Registered by `checks`.
+
+What is certainly wrong is an error at import instead: `core.check`. What a client of httpx or requests does by itself
+cannot be seen here; the exceptions that it raises show it, and are in doubt then (`core.raised`).
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.apps import AppConfig
+from django.core import checks
+
+from durableflows.core import registry
+from durableflows.core.backoff import longest_seconds
+from durableflows.core.definition import EffectDefinition, StepDefinition, WorkflowDefinition
+
+
+def check_effects(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """W007: an effect that nobody can be asked about. W008: retries that outlast a key."""
+    found: dict[str, checks.CheckMessage] = {}  # by text: versions of a workflow share effects
+    for definition in registry.definitions():
+        for message in (*_unanswerable(definition), *_outlasting(definition)):
+            found.setdefault(message.msg, message)
+    return list(found.values())
+
+
+def _unanswerable(definition: WorkflowDefinition) -> Iterator[checks.CheckMessage]:
+    for effect in definition.effects.values():
+        ways = (effect.lookup, effect.key_window, effect.event)
+        if not effect.left_to_person and all(way is None for way in ways):
+            hint = (
+                "Give it lookup=…, to ask what became of it, or key_window=…, when the provider honours keys. Where "
+                "there is neither, say left_to_person=True: a person then decides about each lost answer."
+            )
+            yield checks.Warning(
+                f"effect {effect.name} has neither a lookup nor a key window: a lost answer is left to a person",
+                hint=hint,
+                id="durableflows.W007",
+            )
+
+
+def _outlasting(definition: WorkflowDefinition) -> Iterator[checks.CheckMessage]:
+    for step in definition.all_steps:
+        total = timedelta(seconds=longest_seconds(step.retry))
+        for effect in _outlasted(step, total):
+            hint = "Set Retry(within=…) to less than key_window less settle_seconds, or fewer attempts, or a lower cap."
+            yield checks.Warning(
+                f"{definition.name}.{step.name} may be tried for {total}, and effect {effect.name} cannot be sent "
+                f"again under its key after {effect.resend_window}: what is in doubt then is "
+                f"{'looked up' if effect.lookup else 'left to a person'}",
+                hint=hint,
+                id="durableflows.W008",
+            )
+
+
+def _outlasted(step: StepDefinition, total: timedelta) -> Iterator[EffectDefinition[object]]:
+    if step.retry.within is not None:  # compared with the window at import
+        return
+    for effect in step.effects:
+        if effect.resend_window is not None and total > effect.resend_window:
+            yield effect
+
+
+def check_clients(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """W011: a provider's library that retries by itself. Looks only at what the project has imported."""
+    retries = getattr(sys.modules.get("stripe"), "max_network_retries", 0)
+    if not retries:
+        return []
+    hint = (
+        "Set stripe.max_network_retries = 0, and max_network_retries=0 for each StripeClient, which is not seen here; "
+        "nor are retries of a requests or httpx client: leave those off too. One layer retries, and that is the engine."
+    )
+    return [
+        checks.Warning(
+            f"stripe tries each request {retries} more times by itself, beside the engine",
+            hint=hint,
+            id="durableflows.W011",
+        )
+    ]
+
+
+CHECKS = (check_effects, check_clients)
