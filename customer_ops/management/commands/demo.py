@@ -114,7 +114,11 @@ def _welcome(here: Place, first: str) -> str:
         ("Runs", f"{here.url}/admin/durableflows/", "as admin"),
         ("Step tasks", flower_address, f"as {flower.NAME}, in Flower"),
         ("Mails", f"{here.mails_url}/", "no log-in: what went out to customers"),
-        ("Payments, tickets", here.payments_url, "two APIs with their own books, for the worker's key only"),
+        (
+            "Providers",
+            here.payments_url,
+            "payments and a help desk: APIs with books of their own, for the worker's key only",
+        ),
     )
     width = max(len(address) for _, address, _ in rows)
     lines = "\n".join(f"  {name:<17}{address:<{width}}  {who}" for name, address, who in rows)
