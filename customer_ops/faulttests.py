@@ -11,6 +11,8 @@ from django.contrib.auth.models import Permission, User
 
 from customer_ops import services
 from customer_ops.gateways.mail import MailReceipt, message_id_of
+from customer_ops.gateways.payment_amounts import to_provider
+from customer_ops.gateways.payment_answers import METADATA_KEY
 from customer_ops.gateways.payments import RefundReceipt
 from customer_ops.gateways.tickets import TicketReceipt
 from customer_ops.models import Charge, Customer, Order, RefundRequest, RefundState
@@ -28,6 +30,20 @@ def refund_receipt(call: EffectCall, *, charge_id: str, amount: Money) -> Refund
 def pending_receipt(call: EffectCall, *, charge_id: str, amount: Money) -> RefundReceipt:
     """What it says as long as its bank has not agreed."""
     return RefundReceipt(id=f"re_{call.key[-12:]}", status="pending", charge_id=charge_id, amount=amount)
+
+
+def refund_event(call: EffectCall, *, receipt: RefundReceipt, charge_id: str, amount: Money) -> dict[str, Any]:
+    """What the payment provider tells on its own of a refund."""
+    told = {
+        "id": receipt.id,
+        "object": "refund",
+        "status": receipt.status,
+        "charge": charge_id,
+        "amount": to_provider(amount),
+        "currency": amount.currency.lower(),
+        "metadata": {METADATA_KEY: call.key},
+    }
+    return {"type": "refund.updated", "created": 1_700_000_000, "data": {"object": told}}
 
 
 def mail_receipt(call: EffectCall, *, template: str, request_id: int) -> MailReceipt:
@@ -52,6 +68,7 @@ def money_agrees(run: WorkflowRun) -> None:
 OPTIONS: dict[str, Any] = {
     "receipts": {"payments.refund": refund_receipt, "mail.send": mail_receipt, "tickets.create": ticket_receipt},
     "pending": {"payments.refund": pending_receipt},
+    "events": {"payments.refund": refund_event},
     "check": money_agrees,
 }
 

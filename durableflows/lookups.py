@@ -17,10 +17,11 @@ from durableflows.core import registry
 from durableflows.core.classify import TEXT_LIMIT, describe
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.effects import CannotTell, EffectCall, Found, NotFound
+from durableflows.core.events import is_same_act
 from durableflows.core.fold import Fold, fold
 from durableflows.core.keys import new_token
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo
-from durableflows.core.payload import JSON, redact, same, storable
+from durableflows.core.payload import JSON, redact, storable
 from durableflows.core.states import EffectState
 from durableflows.errors import InvalidDefinition, Permanent
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
@@ -172,7 +173,7 @@ def _found(run: WorkflowRun, step: StepRun, row: SideEffect, heard: Heard, now: 
         is_holder=False,
         doubted=row.in_doubt_since is not None,
         run_ended=run.has_settled,
-        same_receipt=same(row.receipt, heard.receipt),
+        same_receipt=is_same_act(row.receipt, heard.receipt),
     )
     is_told = change.verb is None and change.alert in ("", row.contradiction)
     if not (heard.is_pending and is_told):  # it may be pending for long, and is said once

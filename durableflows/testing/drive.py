@@ -96,7 +96,15 @@ class Stage:
     def survey(self, calm: Outcome) -> Survey:
         """See what a run meets when nothing goes wrong."""
         cleans_up = self.scenario.definition.on_cancel is not None
-        return Survey(calm.crossed, calm.messages, calm.requests, calm.effects, tuple(self.scenario.pending), cleans_up)
+        return Survey(
+            calm.crossed,
+            calm.messages,
+            calm.requests,
+            calm.effects,
+            tuple(self.scenario.pending),
+            cleans_up,
+            calm.events,
+        )
 
     def _check_sealed(self) -> None:
         if self.refused:

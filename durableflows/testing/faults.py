@@ -73,7 +73,19 @@ class Verdict(StrEnum):
     """Nobody answers; each rung of the ladder passes."""
 
 
-MESSAGE, PERSON = "message", "person"
+class Telling(StrEnum):
+    """How an event comes that a provider sends on its own. Without one of these it is lost."""
+
+    TOLD = "told"
+    """It comes when what it tells of has happened."""
+    EARLY = "told-early"
+    """It comes before the answer to the request."""
+    DOUBLED = "told-twice"
+    LATE = "told-late"
+    """It comes hours later, after others, or after the end."""
+
+
+MESSAGE, PERSON, EVENT = "message", "person", "event"
 SLUGS = {member.name.lower().replace("_", "-"): member for member in Boundary}
 PLACES = {boundary: slug for slug, boundary in SLUGS.items()}
 
@@ -149,6 +161,8 @@ def _kinds_of(place: str) -> list[str]:
         return [str(strike) for strike in Strike]
     if place == MESSAGE:
         return [*map(str, Post), str(Strike.CANCEL)]
+    if place == EVENT:
+        return [*map(str, Telling)]
     if place == PERSON:
         return [*map(str, Verdict)]
     return [*map(str, Behaviour)]  # the name of an effect

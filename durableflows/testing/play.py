@@ -27,6 +27,7 @@ from durableflows.testing.people import TRIES, People
 from durableflows.testing.promises import Broken, Standing
 from durableflows.testing.provider import Provider
 from durableflows.testing.scenarios import Scenario
+from durableflows.testing.telling import Events
 from durableflows.testing.work import Killed, Work, cleans_up, lease_of, rows_of
 from durableflows.testing.world import FakeClock, World
 from durableflows.transactions import database
@@ -50,6 +51,7 @@ class Outcome:
     messages: int
     requests: int
     effects: tuple[str, ...]
+    events: int
     met: dict[tuple[str, int], int]
     story: list[str] = field(default_factory=list)
     explained: list[str] = field(default_factory=list)
@@ -61,7 +63,10 @@ class Simulation(World):
     def __init__(self, scenario: Scenario, begin: object, users: Sequence[Any], schedule: Schedule) -> None:
         super().__init__(FakeClock())
         self.scenario, self.schedule = scenario, schedule
-        self.provider = Provider(scenario, schedule, self.blame, self.clock.advance, self._note_answer, self.meet)
+        self.events = Events(schedule, self._tell_event, self.meet)
+        self.provider = Provider(
+            scenario, schedule, self.events, self.blame, self.clock.advance, self._note_answer, self.meet
+        )
         self.broken: list[Broken] = []
         self.story: list[str] = []
         self.crossed: Counter[Boundary] = Counter()
@@ -99,7 +104,7 @@ class Simulation(World):
         """The same simulation at this moment, under another schedule: nothing of that has happened so far."""
         shared = (self.scenario, self._begin, self._users)
         twin = copy.deepcopy(self, {id(one): one for one in shared})
-        twin.schedule = twin.provider.schedule = twin.people.schedule = schedule
+        twin.schedule = twin.provider.schedule = twin.people.schedule = twin.events.schedule = schedule
         return twin
 
     @contextmanager
@@ -170,7 +175,7 @@ class Simulation(World):
         if self.messages:
             self._deliver(*self.messages.popleft())
             return True
-        if self._sweep() or self.messages:
+        if self.events.arrive() or self._sweep() or self.messages:
             return True
         if (self._due.asks or self.people.has_plans) and self.people.act():
             return True
@@ -178,7 +183,7 @@ class Simulation(World):
 
     def _pass_time(self) -> bool:
         """Go on to whatever is due next, and release what was held back. False: nothing is due any more."""
-        moments = [self._due.next(self.clock.now()), self.provider.next_landing()]
+        moments = [self._due.next(self.clock.now()), self.provider.next_landing(), self.events.next()]
         moment = min((moment for moment in moments if moment is not None), default=None)
         if moment is None and not self._held:
             return False
@@ -187,6 +192,15 @@ class Simulation(World):
             self.provider.land()
         self._release(1 if moment is not None else LATE_MOVES)
         return True
+
+    def _tell_event(self, take: Callable[[], object], name: str) -> bool:
+        """Let whoever receives webhooks take an event: a process of its own, which is none of the workers."""
+        at_work, self._at_work = self._at_work, []
+        self.tell(f"{name} arrives")
+        try:
+            return self._survive(take, f"whoever takes {name}")
+        finally:
+            self._at_work = at_work
 
     def _start(self) -> bool:
         """Start as the project does; whoever died of it does it again, unless the run is there."""
@@ -349,10 +363,11 @@ class Simulation(World):
             crossed=self.crossed,
             struck=self.struck,
             behaviours=self.provider.played,
-            posted=self.posted,
+            posted=self.posted | self.events.played,
             messages=len(self.sent),
             requests=len(self.people.asked),
             effects=tuple(self.provider.books.sends),
+            events=self.events.count,
             met=self.met,
             story=self.story,
             explained=[line for run in runs for line in promises.explained(run)] if self.broken else [],

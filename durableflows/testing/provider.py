@@ -19,6 +19,7 @@ from durableflows.models import SideEffect
 from durableflows.testing.faults import Behaviour, Schedule
 from durableflows.testing.receipts import Receipts
 from durableflows.testing.scenarios import Scenario
+from durableflows.testing.telling import Events
 from durableflows.transactions import database
 
 PENDING_SECONDS = 60.0
@@ -73,6 +74,7 @@ class Provider:
         self,
         scenario: Scenario,
         schedule: Schedule,
+        events: Events,
         blame: Callable[[str, str], None],
         pass_time: Callable[[float], None],
         answered: Callable[[str], None],
@@ -81,7 +83,7 @@ class Provider:
         self.books = Books()
         self.played: set[str] = set()
         self.schedule = schedule
-        self._scenario, self._blame = scenario, blame
+        self._scenario, self._events, self._blame = scenario, events, blame
         self._pass_time, self._answered, self._meet = pass_time, answered, meet
         self._receipts = Receipts()
         self._flying: list[_Flying] = []
@@ -135,6 +137,10 @@ class Provider:
         self.books.acts.setdefault(operation, []).append(call.key)
         entry = Entry(operation, now, arguments, self._receipt(effect, call, arguments))
         self.books.entries[call.key] = entry
+        if effect.name not in self._scenario.pending or self.schedule.at(
+            effect.name, Behaviour, self.books.sends.get(effect.name, 1)
+        ) != str(Behaviour.PENDING):
+            self._tell(effect, call, arguments, entry.receipt, now)
         return entry
 
     def fly(self, effect: EffectDefinition[Any], call: EffectCall, arguments: Mapping[str, object]) -> None:
@@ -150,7 +156,24 @@ class Provider:
         if make is not None and entry.pending is None:
             entry.pending = make(call, **arguments)
             entry.pending_until = clock.now() + timedelta(seconds=PENDING_SECONDS)
+            self._tell(effect, call, arguments, entry.pending, clock.now())
+            self._tell(effect, call, arguments, entry.receipt, entry.pending_until)
         return entry.answer(clock.now())
+
+    def _tell(
+        self,
+        effect: EffectDefinition[Any],
+        call: EffectCall,
+        arguments: Mapping[str, object],
+        receipt: object,
+        at: datetime,
+    ) -> None:
+        """Let an event leave about an act, where the scenario says what its body is."""
+        make = self._scenario.events.get(effect.name)
+        if make is not None:
+            body = make(call, receipt=receipt, **arguments)
+            assert isinstance(body, dict), f"the event of {effect.name} is {type(body).__name__}: give its body, a dict"
+            self._events.emit(effect, body, at)
 
     def _receipt(self, effect: EffectDefinition[Any], call: EffectCall, arguments: Mapping[str, object]) -> object:
         make = self._scenario.receipts.get(effect.name)

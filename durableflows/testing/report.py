@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from durableflows.testing.faults import SLUGS, Behaviour, Post
+from durableflows.testing.faults import SLUGS, Behaviour, Post, Telling
 from durableflows.testing.play import Outcome
 from durableflows.testing.promises import Standing
 
@@ -145,9 +145,13 @@ def _cell(cell: Cell | None) -> str:
 
 
 def _post_lines(report: Report) -> list[str]:
-    order = [str(post) for post in Post]
-    posts = sorted(report.posts.items(), key=lambda one: order.index(one[0]))
-    return ["Messages: " + ", ".join(f"{post} {_cell(cell)}" for post, cell in posts)] if posts else []
+    kinds = {"Messages": [str(post) for post in Post], "Events": [str(how) for how in Telling]}
+    met = {what: [name for name in names if name in report.posts] for what, names in kinds.items()}
+    return [
+        f"{what}: " + ", ".join(f"{name} {_cell(report.posts[name])}" for name in names)
+        for what, names in met.items()
+        if names
+    ]
 
 
 def failure_lines(report: Report) -> list[str]:

@@ -28,6 +28,8 @@ class Scenario:
                that starts the run: faults strike in it, and it is called again when it died before its commit
     receipts   effect name -> what its provider answers: called as the effect, with the call and the arguments
     pending    effect name -> the same, for an answer that says "accepted, not done yet"
+    events     effect name -> the body of an event about it, which its `event` function reads: called as the effect, and
+               with what the provider says of the act as `receipt`
     signals    signal name -> payload, sent when a step waits for it
     people     who is asked, in turn; without it, superusers made for the simulation
     check      called with the run at the end of each schedule; what it asserts is one more promise
@@ -38,6 +40,7 @@ class Scenario:
     rows: Callable[[], object]
     receipts: Mapping[str, Factory] = field(default_factory=dict)
     pending: Mapping[str, Factory] = field(default_factory=dict)
+    events: Mapping[str, Factory] = field(default_factory=dict)
     signals: Mapping[str, object] = field(default_factory=dict)
     people: Callable[[], Sequence[Any]] | None = None
     check: Callable[[WorkflowRun], None] | None = None

@@ -4,11 +4,12 @@ message fault, then mixtures drawn by a seed. Pure: the same survey, number and 
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, product
 from random import Random
 
 from durableflows.boundaries import Boundary
 from durableflows.testing.faults import (
+    EVENT,
     MESSAGE,
     OUTSIDE,
     PERSON,
@@ -18,6 +19,7 @@ from durableflows.testing.faults import (
     Post,
     Schedule,
     Strike,
+    Telling,
     Verdict,
     schedule,
 )
@@ -34,18 +36,24 @@ PROVOKED: Mapping[Boundary, tuple[str, str]] = {
     Boundary.TIMER_AFTER_COMMIT: (Behaviour.REFUSED, ""),
     Boundary.LOOKUP_BEFORE_COMMIT: (Behaviour.ANSWER_LOST, ""),
     Boundary.LOOKUP_AFTER_COMMIT: (Behaviour.ANSWER_LOST, ""),
+    Boundary.PROVIDER_EVENT_BEFORE_COMMIT: (Telling.TOLD, EVENT),
+    Boundary.PROVIDER_EVENT_AFTER_COMMIT: (Telling.TOLD, EVENT),
+    Boundary.EVENT_JUDGED_BEFORE_COMMIT: (Telling.TOLD, EVENT),
+    Boundary.EVENT_JUDGED_AFTER_COMMIT: (Telling.TOLD, EVENT),
     Boundary.CANCEL_BEFORE_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
     Boundary.CANCEL_AFTER_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
     Boundary.CLEANUP_BEFORE_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
     Boundary.CLEANUP_BEFORE_SEND: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
 }
+BESIDE_BEHAVIOUR = frozenset({str(Strike.CANCEL), str(Telling.TOLD)})
+"""What brings somebody to a boundary whatever the provider does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What a run meets when nothing goes wrong. `pending`: effects whose provider can say "not done yet".
 
-    `cleans_up`: a cancel leads to a clean-up.
+    `cleans_up`: a cancel leads to a clean-up; `events`: how many its providers could send on their own.
     """
 
     crossed: Mapping[Boundary, int]
@@ -54,6 +62,7 @@ class Survey:
     effects: tuple[str, ...]
     pending: Collection[str] = ()
     cleans_up: bool = False
+    events: int = 0
 
     def behaviours(self, effect: str) -> list[Behaviour]:
         """What the provider of an effect may do besides answering."""
@@ -65,6 +74,8 @@ class Survey:
         return [boundary for boundary in Boundary if boundary in self.crossed or self._can_be_provoked(boundary)]
 
     def _can_be_provoked(self, boundary: Boundary) -> bool:
+        if boundary in PROVOKED and PROVOKED[boundary][1] == EVENT:
+            return self.events > 0
         if boundary not in PROVOKED or (boundary.name.startswith("CLEANUP") and not self.cleans_up):
             return False
         return bool(self.effects) or PROVOKED[boundary][0] == Strike.CANCEL
@@ -110,6 +121,20 @@ def single_faults(survey: Survey) -> Iterator[Schedule]:
     for nth in range(1, survey.requests + 1):
         for verdict in Verdict:
             yield schedule([Fault(verdict, PERSON, nth)])
+    yield from _tellings(survey)
+
+
+def _tellings(survey: Survey) -> Iterator[Schedule]:
+    """Each way in which an event comes; of what is pending the two events in each order, and after a lost answer."""
+    for nth in range(1, min(survey.events, DEEPEST) + 1):
+        for how in Telling:
+            yield schedule([Fault(how, EVENT, nth)])
+    for effect in survey.pending if survey.events else ():
+        for first, second in product(Telling, Telling):
+            yield schedule([Fault(Behaviour.PENDING, effect), Fault(first, EVENT, 1), Fault(second, EVENT, 2)])
+    for effect in survey.effects if survey.events else ():
+        for behaviour, how in product((Behaviour.ANSWER_LOST, Behaviour.SLOW), Telling):
+            yield schedule([Fault(behaviour, effect), Fault(how, EVENT, 1)])
 
 
 def pairs(survey: Survey) -> Iterator[Schedule]:
@@ -134,8 +159,8 @@ def _pairs(survey: Survey) -> Iterator[tuple[Fault, Fault, list[Fault]]]:
             for behaviour in survey.behaviours(effect):
                 for nth in _times(boundary, place):
                     for strike in _strikes(boundary):
-                        cancels = [one for one in _provoke(survey, boundary) if one.what == Strike.CANCEL]
-                        yield Fault(strike, PLACES[boundary], nth), Fault(behaviour, effect), cancels
+                        provoked = [one for one in _provoke(survey, boundary) if one.what in BESIDE_BEHAVIOUR]
+                        yield Fault(strike, PLACES[boundary], nth), Fault(behaviour, effect), provoked
 
 
 def _times(boundary: Boundary, place: int) -> tuple[int, ...]:
@@ -148,6 +173,7 @@ def mixtures(survey: Survey, rng: Random) -> Iterator[Schedule]:
     kinds = [_draw_strike, _draw_strike, _draw_post]
     kinds += [_draw_behaviour, _draw_behaviour] if survey.effects else []
     kinds += [_draw_verdict] if survey.requests else []
+    kinds += [_draw_telling] if survey.events else []
     while True:
         yield schedule(rng.choice(kinds)(survey, rng) for _ in range(rng.randint(2, MOST_FAULTS)))
 
@@ -169,6 +195,10 @@ def _draw_post(survey: Survey, rng: Random) -> Fault:
 
 def _draw_verdict(survey: Survey, rng: Random) -> Fault:
     return Fault(rng.choice([*Verdict]), PERSON, rng.randint(1, survey.requests))
+
+
+def _draw_telling(survey: Survey, rng: Random) -> Fault:
+    return Fault(rng.choice([*Telling]), EVENT, rng.randint(1, survey.events + 1))
 
 
 def _strikes(boundary: Boundary) -> list[Strike]:

@@ -198,6 +198,7 @@ EDGES = (
     "testing.world",
     "testing.scenarios",
     "testing.receipts",
+    "testing.telling",
     "testing.provider",
     "testing.gateway",
     "testing.sealed",

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from tests.guards import decisions, effects, evidence, leases, limits, lookups, messages, providers, ways
+from tests.guards import decisions, effects, events, evidence, leases, limits, lookups, messages, providers, ways
 from tests.guards.values import Change, Guard
 
 CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
     "Effects": effects.GUARDS,
     "Lookups and verdicts": lookups.GUARDS,
+    "What providers tell": events.GUARDS,
     "Leases and ends": leases.GUARDS,
     "Messages and sweeps": messages.GUARDS,
     "Limits": limits.GUARDS,

@@ -1,6 +1,7 @@
 """`faulttest` plays a user's workflow through its faults, says what it met, and leaves nothing behind."""
 
 import socket
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,12 +30,12 @@ from durableflows.core.definition import EffectDefinition
 from durableflows.models import RunEvent, SideEffect, WorkflowRun
 from durableflows.testing import Report, Schedule, faulttest
 from durableflows.testing.drive import stage
-from durableflows.testing.faults import Fault, parse
+from durableflows.testing.faults import EVENT, PLACES, Fault, Telling, parse
 from durableflows.testing.promises import Standing
 from durableflows.testing.scenarios import of
 from durableflows.testing.schedules import Survey, plan
 from durableflows.testing.shrink import shrink
-from tests.support.flows import PayReceipt, Provider, pay_effect, pay_workflow
+from tests.support.flows import PayReceipt, Provider, pay_effect, pay_workflow, read_event, told
 
 NEITHER: dict[str, Any] = {"key_window": None, "with_lookup": False}
 
@@ -243,9 +244,66 @@ def test_what_the_scenario_asserts_is_a_promise_too():
     assert 'again: manage.py durableflows faulttest pay --replay "-"' in str(report)
 
 
-# Schedules
-
 SURVEY = Survey(dict.fromkeys(Boundary, 1), 4, 1, ("test.pay",), ("test.pay",))
+
+# Events of providers
+
+
+def pay_event(call: EffectCall, *, receipt: PayReceipt, amount: int) -> dict[str, object]:
+    return told(receipt.status, key=call.key, ref=receipt.id, amount=amount)
+
+
+def events_told() -> dict[str, Any]:
+    """A provider that says "pending" where a schedule wants it, and tells on its own."""
+    pending = {"test.pay": lambda call, **_: PayReceipt(id="pay_1", status="pending")}
+    receipts = {"test.pay": lambda call, **_: PayReceipt(id="pay_1")}
+    return {"receipts": receipts, "pending": pending, "events": {"test.pay": pay_event}}
+
+
+EVENTS = [one for one in plan(replace(SURVEY, events=1), 4_000, seed=1) if any(f.place == EVENT for f in one.faults)]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("with_lookup", [True, False], ids=["lookup", "events alone"])
+def test_events_that_come_early_late_and_twice_break_no_promise(with_lookup: bool):
+    """R17, R20, R21: with crashes of whoever takes them, lost answers, and messages that are lost or doubled."""
+    books, outcomes = Provider(), []
+    with registry.isolated():
+        pay_it = pay_effect(books, event=read_event, with_lookup=with_lookup)
+        with stage(of(pay_workflow(books, pay_it), {"amount": 5}, **events_told())) as played:
+            outcomes = [played.play(one) for one in EVENTS[:: len(EVENTS) // 60]]
+
+    assert [(str(one.schedule), one.broken) for one in outcomes if one.broken] == []
+    assert {str(how) for how in Telling} <= set().union(*(one.posted for one in outcomes))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("boundary", [one for one in Boundary if "EVENT" in one.name])
+def test_whoever_takes_an_event_may_die_at_each_boundary(boundary: Boundary):
+    """It is sent again, or a sweep judges it; the run does not wait for its lookup."""
+    books, place = Provider(), PLACES[boundary]
+    with registry.isolated():
+        flow = pay_workflow(books, pay_effect(books, event=read_event))
+        with stage(of(flow, {"amount": 5}, **events_told())) as played:
+            outcome = played.play(parse(f"pending@test.pay#1 told@event#2 crash@{place}#1"))
+
+    assert (outcome.standing, outcome.struck) == (Standing.OK, {place}), outcome.story
+
+
+@pytest.mark.django_db
+def test_an_event_makes_a_lookup_and_a_second_send_needless():
+    books = Provider()
+    with registry.isolated():
+        flow = pay_workflow(books, pay_effect(books, event=read_event))
+        with stage(of(flow, {"amount": 5}, **events_told())) as played:
+            outcome = played.play(parse("answer-lost@test.pay#1 told-early@event#1"))
+
+    assert outcome.standing is Standing.OK, outcome.story
+    assert outcome.events == 1
+    assert ("test.pay", 2) not in outcome.met
+
+
+# Schedules
 
 
 def test_the_same_seed_gives_the_same_schedules():
