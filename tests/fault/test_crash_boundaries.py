@@ -69,6 +69,7 @@ class Desk:
     manager: Any
     pays: Provider
     mails: Provider
+    returns: Provider
     workflow: type[Workflow[OrderState]]
     run_id: Any = None
     deaths: int = 0
@@ -133,6 +134,24 @@ def mail_effect(mails: Provider, *, keyed: bool, lookup: bool) -> EffectDefiniti
     return mail
 
 
+def return_effect(returns: Provider, *, keyed: bool, lookup: bool) -> EffectDefinition[PayReceipt]:
+    """What undoes the payment."""
+
+    def find(call: EffectCall, *, receipt: PayReceipt) -> Found[PayReceipt] | NotFound:
+        answer = returns.find(call)
+        assert isinstance(answer, Found | NotFound)
+        return answer
+
+    window = timedelta(hours=24) if keyed else None
+    given = {"lookup": find if lookup else None, "key_window": window, "resend_when_absent": lookup}
+
+    @effect(name="test.return", provider="test", receipt=PayReceipt, **given)  # type: ignore[arg-type]
+    def pay_back(call: EffectCall, *, receipt: PayReceipt) -> PayReceipt:
+        return returns.send(call, 5)
+
+    return pay_back
+
+
 def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefinition[PayReceipt]):
     tries = Retry(attempts=4, base_seconds=2, cap_seconds=60, within=timedelta(hours=20))
 
@@ -154,6 +173,7 @@ def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefiniti
         name, version = "order", 1
         deadline = timedelta(days=14)
         on_cancel = "take_back"
+        undo_on_cancel = True
 
         sign_off = approval(
             title="Pay {amount}",
@@ -194,12 +214,13 @@ def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefiniti
 @pytest.fixture(params=sorted(PROVIDERS))
 def desk(request, world: World, django_user_model) -> Desk:
     keyed, lookup = PROVIDERS[request.param]
-    pays, mails = Provider(keyed=keyed), Provider(keyed=keyed)
+    pays, mails, returns = Provider(keyed=keyed), Provider(keyed=keyed), Provider(keyed=keyed)
     window = timedelta(hours=24) if keyed else None
-    pay_it = pay_effect(pays, key_window=window, with_lookup=lookup, resend_when_absent=lookup, event=read_event)
+    options = {"key_window": window, "with_lookup": lookup, "resend_when_absent": lookup, "event": read_event}
+    pay_it = pay_effect(pays, undo=return_effect(returns, keyed=keyed, lookup=lookup), **options)  # type: ignore[arg-type]
     mail_it = mail_effect(mails, keyed=keyed, lookup=lookup)
     manager = django_user_model.objects.create_superuser("manager", password="x")
-    return Desk(world, manager, pays, mails, order_workflow(pay_it, mail_it))
+    return Desk(world, manager, pays, mails, returns, order_workflow(pay_it, mail_it))
 
 
 # Stories: what brings a process to the boundary, and what it does there.
@@ -251,6 +272,18 @@ def calling_off(desk: Desk) -> None:
     """A person cancels while nothing is under way, so that the clean-up begins at once; the person presses again."""
     desk.start()
     desk.world.run_until_idle()
+    if not desk.survive(lambda: _cancel(desk)):
+        _cancel(desk)
+
+
+def taking_back(desk: Desk) -> None:
+    """A person cancels when it is paid, so that the payment is undone at once; the person presses again."""
+    desk.mails.faults = [raise_without_acting(NeverSent("refused"))] * 2
+    desk.start()
+    desk.world.run_until_idle()
+    desk.answer()
+    desk.world.run_until_idle()
+    desk.world.clock.advance(seconds=60)  # all that was sent has landed
     if not desk.survive(lambda: _cancel(desk)):
         _cancel(desk)
 
@@ -326,6 +359,8 @@ STORIES: dict[Boundary, Callable[[Desk], None]] = {
     Boundary.CANCEL_AFTER_COMMIT: cancelling,
     Boundary.CLEANUP_BEFORE_COMMIT: calling_off,
     Boundary.CLEANUP_BEFORE_SEND: calling_off,
+    Boundary.UNDO_BEFORE_COMMIT: taking_back,
+    Boundary.UNDO_BEFORE_SEND: taking_back,
     Boundary.TIMER_BEFORE_COMMIT: failing,
     Boundary.TIMER_AFTER_COMMIT: failing,
     Boundary.SIGNAL_BEFORE_COMMIT: signalling,
@@ -415,7 +450,8 @@ def assert_ends_well(desk: Desk) -> None:
     assert WorkflowRun.objects.filter(parent=run).count() == (1 if "child" in run.data["parts"] else 0)
     assert len(desk.pays.acts) <= 1
     assert len(desk.mails.acts) <= 1
-    both = Provider(acts=[*desk.pays.acts, *desk.mails.acts])
+    assert len(desk.returns.acts) <= len(desk.pays.acts)
+    both = Provider(acts=[*desk.pays.acts, *desk.mails.acts, *desk.returns.acts])
     assert_sound(run.pk, both)
     if run.ended_at is None:
         waits = StepRun.objects.filter(run=run, needs_person=True).exists()
@@ -425,6 +461,7 @@ def assert_ends_well(desk: Desk) -> None:
         assert run.data["receipt_id"]
         assert run.data["mail_id"]
     else:
-        assert run.state == RunState.CANCELLED
+        assert run.state == (RunState.COMPENSATED if desk.pays.acts else RunState.CANCELLED)
+        assert len(desk.returns.acts) == len(desk.pays.acts)
         assert desk.mails.acts == []
         assert StepRun.objects.get(run=run, name="take_back").state == StepState.SUCCEEDED or run.cleanup_error

@@ -129,6 +129,7 @@ def pay_effect(
     with_lookup: bool = True,
     resend_when_absent: bool = False,
     event: Callable[..., EventReading | None] | None = None,
+    undo: EffectDefinition[PayReceipt] | None = None,
 ) -> EffectDefinition[PayReceipt]:
     """An effect at this provider."""
 
@@ -151,6 +152,7 @@ def pay_effect(
         accepted_within=timedelta(days=2),
         resend_when_absent=resend_when_absent,
         event=event,
+        undo=undo,
     )
     def pay(call: EffectCall, *, amount: int) -> PayReceipt:
         return provider.send(call, amount)
