@@ -104,6 +104,7 @@ class Stage:
             tuple(self.scenario.pending),
             cleans_up,
             calm.events,
+            undoes=self.scenario.definition.undo_on_cancel,
         )
 
     def _check_sealed(self) -> None:

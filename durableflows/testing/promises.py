@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from uuid import UUID
 
 from durableflows import api, clock, doctor
-from durableflows.core.states import EffectState, StepState, WaitsOn
+from durableflows.core.states import EffectState, RunState, StepState, WaitsOn
+from durableflows.core.undo import undo_of
 from durableflows.doctor import Finding, Severity
 from durableflows.doctor.budgets import examine_budgets
 from durableflows.doctor.effects import examine_ledger
@@ -49,6 +51,7 @@ def judge(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> Standing:
     """Check every promise that can be read from rows and books. Whatever does not hold goes to `blame`."""
     _acts_once(books, blame)
     _books_agree(runs, books, blame)
+    _undone_once(runs, books, blame)
     _doctor(runs, blame)
     standings = [_stands(run, blame) for run in runs]
     for run in runs:
@@ -79,6 +82,24 @@ def _books_agree(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> Non
             blame("P5", f"{effect} is CONFIRMED, and the provider knows nothing of it")
         if state in NOT_DONE and done and not alert:
             blame("P5", f"{effect} is {state}, and the provider has done it")
+
+
+def _undone_once(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> None:
+    """What ended as undone is undone, once, and nothing that was not done; a receipt that came too late is loud."""
+    rows = SideEffect.objects.using(database()).filter(run__in=[run.pk for run in runs])
+    undos: dict[UUID, int] = Counter(
+        pk for pk, key in rows.filter(undoes__isnull=False).values_list("undoes", "key") if key in books.entries
+    )
+    ended = {run.pk for run in runs if run.state == RunState.COMPENSATED}
+    undoable = {run.pk: undo_of(run.manifest).effects for run in runs}
+    for row in rows.filter(undoes__isnull=True, step__of_cleanup=False):
+        done, times = row.key in books.entries, undos.get(row.pk, 0)
+        if times > 1 or (times and not done):
+            blame("P3", f"{row.effect} was done {int(done)} times and undone {times} times")
+        if row.state == EffectState.UNDONE and not times:
+            blame("P5", f"{row.effect} is UNDONE, and the provider has not undone it")
+        if row.run_id in ended and done and not times and row.effect in undoable[row.run_id] and not row.contradiction:
+            blame("P6", f"the run ended as undone, and {row.effect} is not")
 
 
 def _doctor(runs: Sequence[WorkflowRun], blame: Blame) -> None:

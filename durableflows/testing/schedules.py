@@ -44,6 +44,8 @@ PROVOKED: Mapping[Boundary, tuple[str, str]] = {
     Boundary.CANCEL_AFTER_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
     Boundary.CLEANUP_BEFORE_COMMIT: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
     Boundary.CLEANUP_BEFORE_SEND: (Strike.CANCEL, PLACES[Boundary.CLAIM_AFTER_COMMIT]),
+    Boundary.UNDO_BEFORE_COMMIT: (Strike.CANCEL, PLACES[Boundary.EFFECT_AFTER_RECEIPT]),
+    Boundary.UNDO_BEFORE_SEND: (Strike.CANCEL, PLACES[Boundary.EFFECT_AFTER_RECEIPT]),
 }
 BESIDE_BEHAVIOUR = frozenset({str(Strike.CANCEL), str(Telling.TOLD)})
 """What brings somebody to a boundary whatever the provider does."""
@@ -53,7 +55,8 @@ BESIDE_BEHAVIOUR = frozenset({str(Strike.CANCEL), str(Telling.TOLD)})
 class Survey:
     """What a run meets when nothing goes wrong. `pending`: effects whose provider can say "not done yet".
 
-    `cleans_up`: a cancel leads to a clean-up; `events`: how many its providers could send on their own.
+    `cleans_up`: a cancel leads to a clean-up; `undoes`: it lets be undone what was done;
+    `events`: how many its providers could send on their own.
     """
 
     crossed: Mapping[Boundary, int]
@@ -63,6 +66,7 @@ class Survey:
     pending: Collection[str] = ()
     cleans_up: bool = False
     events: int = 0
+    undoes: bool = False
 
     def behaviours(self, effect: str) -> list[Behaviour]:
         """What the provider of an effect may do besides answering."""
@@ -77,6 +81,8 @@ class Survey:
         if boundary in PROVOKED and PROVOKED[boundary][1] == EVENT:
             return self.events > 0
         if boundary not in PROVOKED or (boundary.name.startswith("CLEANUP") and not self.cleans_up):
+            return False
+        if boundary.name.startswith("UNDO") and not self.undoes:
             return False
         return bool(self.effects) or PROVOKED[boundary][0] == Strike.CANCEL
 
