@@ -28,6 +28,8 @@ class Boundary(StrEnum):
     """The same rows as before the answer: DISPATCHED, then UNKNOWN. The provider has acted and only it knows so."""
     EFFECT_AFTER_RECEIPT = "effect: after the receipt"
     """The effect has its receipt. The body runs again and gets that receipt; nothing is sent."""
+    TOGETHER_BEFORE_COMMIT = "transactional effect: before commit"
+    """Nothing of it has happened: neither what its function wrote, nor its row. The body runs again, and it is done."""
     SETTLE_BEFORE_COMMIT = "settle: before commit"
     """The step is RUNNING, the checkpoint is the old one, effects keep their receipts, an atomic step wrote nothing."""
     SETTLE_BEFORE_SEND = "settle: after commit, before send"

@@ -18,6 +18,7 @@ from durableflows import (
     ledger,
     ledger_answers,
     ledger_facts,
+    ledger_together,
     model_calls,
     pinned,
     providers,
@@ -39,6 +40,7 @@ from durableflows.core.definition import (
     StepKind,
     WorkflowDefinition,
 )
+from durableflows.core.effects import EffectCall
 from durableflows.core.outcomes import NEGATIVE, Answer, AnswerKind, InDoubt, Outcome, Waits
 from durableflows.core.payload import JSON, check_size
 from durableflows.core.pins import Manifest
@@ -47,11 +49,11 @@ from durableflows.core.refs import StepRef
 from durableflows.core.run import BINARY, Child, Decision, ModelCall, Result, Run, Signal
 from durableflows.core.state import WorkflowState
 from durableflows.core.states import EffectState
-from durableflows.errors import EffectOpen, InvalidDefinition, Permanent
+from durableflows.errors import EffectOpen, InvalidDefinition, Permanent, Transient, UnknownOutcome
 from durableflows.leases import Claim
 from durableflows.ledger import Rejected, Reserved, Stored, Unsettled
 from durableflows.notes import note
-from durableflows.transactions import database, patiently
+from durableflows.transactions import database, let_be_silent, limit_waits, patiently, transact_durably
 
 R = TypeVar("R")
 
@@ -116,6 +118,8 @@ class RunContext(Run[WorkflowState]):
         data = effect.dump_arguments(arguments)
         check_size(data, settings().MAX_STATE_BYTES, f"what {name} is called with")
         integrity.refuse_secrets(data, f"what {name} is called with")
+        if effect.transactional:
+            return self._together(effect, name, data)
         turn_key = effect.turn_key(data)
         cross(Boundary.EFFECT_BEFORE_RESERVE)
         send_by = time.monotonic() + SEND_BY_SECONDS
@@ -135,6 +139,29 @@ class RunContext(Run[WorkflowState]):
         if isinstance(reserved, Rejected):
             raise Permanent(reserved.reason)
         return self._act(effect, name, reserved)
+
+    def _together(self, effect: EffectDefinition[R], name: str, data: dict[str, JSON]) -> R:
+        """Let what the effect writes, its row and its receipt commit together: exactly once, and never in doubt."""
+        declared, lease = cast(EffectDefinition[object], effect), self._claim.lease
+        cross(Boundary.EFFECT_BEFORE_RESERVE)
+
+        @transact_durably
+        def together() -> JSON:
+            send_by = time.monotonic() + SEND_BY_SECONDS
+            intent = ledger_together.intend(lease, declared, name, data, send_by=send_by)
+            if isinstance(intent, Stored):
+                return intent.receipt
+            let_be_silent()
+            receipt = _act_here(declared, intent.call, data)
+            limit_waits()
+            ledger_together.keep(lease, declared, name, data, receipt, intent)
+            cross(Boundary.TOGETHER_BEFORE_COMMIT)
+            return receipt
+
+        receipt = together()
+        self._used.add(name)
+        cross(Boundary.EFFECT_AFTER_RECEIPT)
+        return effect.load_receipt(receipt)
 
     @contextmanager
     def model_call(self, model: str, *, estimate_usd: Decimal) -> Iterator[ModelCall]:
@@ -246,6 +273,16 @@ def _call(effect: EffectDefinition[R], reserved: Reserved) -> tuple[Answer, R | 
         elif sent:
             answer = replace(answer, health=health_of(answer.kind, error))
         return answer, None, error
+
+
+def _act_here(effect: EffectDefinition[object], call: EffectCall, data: dict[str, JSON]) -> JSON:
+    """Call the function of a transactional effect; whatever it raises rolls back what it has written."""
+    arguments = effect.load_arguments(data)
+    try:
+        with ledger_together.only_here(effect.name), wall_time.limit(effect.timeout_seconds, effect.name):
+            return _receipt(effect, effect.function(call, **arguments))
+    except UnknownOutcome as error:  # of its time, or raised by a habit: nothing can be unknown here
+        raise Transient(f"{error}; it was rolled back") from error
 
 
 def _receipt(effect: EffectDefinition[R], value: R) -> JSON:

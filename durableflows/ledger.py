@@ -92,14 +92,14 @@ def reserve(
     row = _latest(step, operation)
     if row is not None and row.verdict != REPEAT:
         if not (row.state == EffectState.REJECTED and row.verdict):  # it did nothing, and a person lets it be done anew
-            _check_same(row, digest)
+            check_same(row, digest)
         found = _done_before(row, digest) or _without_sending(row, effect, now)
         if found is not None:
             return found
     if row is None or row.state != EffectState.UNKNOWN:  # nothing of it is under way: this would be a first send
         _check_limits(run, step, now)
     if row is None or row.state in NOT_UNDER_WAY or row.verdict == REPEAT:
-        row = _plan(run, step, effect, operation, arguments, digest, replaces=row, now=now)
+        row = planned(run, step, effect, operation, arguments, replaces=row, now=now)
         row.turn_key = turn_key
     passed = providers.admit(step, row, effect.timeout_seconds, now=now)
     return _dispatch(run, step, row, effect, lease, passed, send_by=send_by)
@@ -114,6 +114,12 @@ def check_lease(step_locked: StepRun, lease: Lease) -> None:
 def request_digest(name: str, version: int, arguments: dict[str, JSON]) -> str:
     """What makes two requests the same one."""
     return sha256({"effect": name, "version": version, "arguments": arguments})
+
+
+def check_may_begin(run: WorkflowRun, step: StepRun, now: datetime) -> None:
+    """Raise RunHalted or LimitReached unless something new of this step may be sent now."""
+    _check_halt(run, step)
+    _check_limits(run, step, now)
 
 
 def _check_halt(run: WorkflowRun, step: StepRun) -> None:
@@ -139,7 +145,8 @@ def _latest(step: StepRun, operation: str) -> SideEffect | None:
     return max(issues, key=lambda row: row.issue, default=None)
 
 
-def _check_same(row: SideEffect, digest: str) -> None:
+def check_same(row: SideEffect, digest: str) -> None:
+    """Raise KeyConflict unless this is the request that was stored."""
     if row.request_digest != digest:
         raise KeyConflict(
             f"{row.operation} was stored as {row.effect} v{row.effect_version} with other arguments, and is "
@@ -161,7 +168,7 @@ def _done_before(row: SideEffect, digest: str) -> Reservation | None:
     if done is None or row.state == EffectState.CONFIRMED:
         return None
     if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):
-        _check_same(done, digest)
+        check_same(done, digest)
         return Stored(done.receipt)
     return Unsettled(EffectState(row.state), f"issue {done.issue} of it happened, and this one may have too")
 
@@ -194,18 +201,17 @@ def _may_issue_anew(row: SideEffect, effect: EffectDefinition[object]) -> bool:
     return effect.resend_when_absent and not ledger_facts.said_already(row)
 
 
-def _plan(
+def planned(
     run: WorkflowRun,
     step: StepRun,
     effect: EffectDefinition[object],
     operation: str,
     arguments: dict[str, JSON],
-    digest: str,
     *,
     replaces: SideEffect | None,
     now: datetime,
 ) -> SideEffect:
-    """The row of a first send, in memory; `_dispatch` stores it."""
+    """The row of a first send, in memory; the caller stores it."""
     issue = 1 if replaces is None else replaces.issue + 1
     return SideEffect(
         run=run,
@@ -220,7 +226,7 @@ def _plan(
         effect_version=effect.version,
         provider=effect.provider,
         arguments=arguments,
-        request_digest=digest,
+        request_digest=request_digest(effect.name, effect.version, arguments),
         replaces=replaces,
         undoes_id=_undone_by(step),
         created_at=now,
@@ -277,10 +283,11 @@ def _dispatch(
     facts: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "key": row.key, "send": row.send_count}
     journal.record(run, "effect.dispatched", at=now, step=step, data=facts)
     run.store("tool_calls_count", *journal.FIELDS)
-    return Reserved(row.pk, send.pk, _call(row, lease.step, effect.timeout_seconds, send_by), row.arguments)
+    return Reserved(row.pk, send.pk, call_of(row, lease.step, effect.timeout_seconds, send_by), row.arguments)
 
 
-def _call(row: SideEffect, step: str, timeout_seconds: float, send_by: float) -> EffectCall:
+def call_of(row: SideEffect, step: str, timeout_seconds: float, send_by: float) -> EffectCall:
+    """What the effect's function is called with."""
     return EffectCall(
         key=row.key,
         operation=row.operation,
@@ -297,7 +304,7 @@ def _call(row: SideEffect, step: str, timeout_seconds: float, send_by: float) ->
 
 def lookup_call(row: SideEffect, timeout_seconds: float, now_monotonic: float) -> EffectCall:
     """The call that a lookup gets: the same key and operation, with time of its own."""
-    return _call(row, row.step_name, timeout_seconds, now_monotonic + SEND_BY_SECONDS)
+    return call_of(row, row.step_name, timeout_seconds, now_monotonic + SEND_BY_SECONDS)
 
 
 def rename_steps(run_locked: WorkflowRun, names: Mapping[str, str]) -> None:

@@ -339,6 +339,7 @@ def _closure(begin: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]:
 
 def _effect_problems(effect: EffectDefinition[object], undo: object) -> Iterator[str]:
     yield from undoing.problems(effect, undo)
+    yield from _together_problems(effect)
     if not _DOTTED.fullmatch(effect.name) or len(effect.name) > 100:
         yield f"name {effect.name!r} is not of the form 'payments.refund' (small letters, digits, _, at most 100)"
     if not _SLUG.fullmatch(effect.provider):
@@ -355,6 +356,14 @@ def _effect_problems(effect: EffectDefinition[object], undo: object) -> Iterator
         yield f"event={reader!r}: a function of an event's body is needed, it returns an EventReading or None"
     if effect.accepted_within is not None and effect.accepted is None:
         yield "accepted_within without accepted: no receipt can be pending, give accepted=<function of the receipt>"
+
+
+def _together_problems(effect: EffectDefinition[object]) -> Iterator[str]:
+    if not effect.transactional:
+        return
+    for option in ("lookup", "key_window", "accepted", "resend_when_absent", "one_at_a_time", "event"):
+        if getattr(effect, option):
+            yield f"transactional=True with {option}: it commits or has not happened, so nothing is asked; leave it out"
 
 
 def _effect_time_problems(effect: EffectDefinition[object]) -> Iterator[str]:

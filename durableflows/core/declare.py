@@ -162,6 +162,7 @@ def effect(
     version: int = 1,
     lookup: Callable[..., LookupAnswer[R]] | None = None,
     undo: EffectDefinition[Any] | None = None,
+    transactional: bool = False,
     key_window: timedelta | None = None,
     settle_seconds: float = 30.0,
     timeout_seconds: float = 10.0,
@@ -200,6 +201,7 @@ def effect(
             event=event,
             one_at_a_time=one_at_a_time,
             undo=undo,
+            transactional=transactional,
         )
         check.check_effect(definition, undo=undo)
         return definition

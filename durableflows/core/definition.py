@@ -174,6 +174,7 @@ class EffectDefinition(Generic[R_co]):
                        event: reads what the provider tells on its own (`core.events.EventReading`);
                        one_at_a_time: called with the arguments, gives what only one send at a time may be about;
                        left_to_person: it has no key and no lookup, on purpose;
+                       transactional: its writes in the engine's database commit with its row and its receipt;
                        undo: the effect that undoes it, given those of its arguments and of `receipt` that it names
     """
 
@@ -194,6 +195,7 @@ class EffectDefinition(Generic[R_co]):
     event: EventReader | None = None
     one_at_a_time: Callable[..., object] | None = None
     undo: "EffectDefinition[object] | None" = None
+    transactional: bool = False
 
     def turn_key(self, arguments: Mapping[str, JSON]) -> str:
         """What a send with these stored arguments takes turns for; '' when it takes none. Runs the project's code."""

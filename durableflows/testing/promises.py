@@ -10,7 +10,10 @@ from decimal import Decimal
 from enum import StrEnum
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from durableflows import api, clock, doctor
+from durableflows.core import registry
 from durableflows.core.states import EffectState, RunState, StepState, WaitsOn
 from durableflows.core.undo import undo_of
 from durableflows.doctor import Finding, Severity
@@ -75,7 +78,7 @@ def _acts_once(books: Books, blame: Blame) -> None:
 
 def _books_agree(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> None:
     """CONFIRMED means that it happened; what is known not to have happened has not (protocol, I5)."""
-    rows = SideEffect.objects.using(database()).filter(run__in=[run.pk for run in runs], verdict="")
+    rows = _outside(runs).filter(verdict="")
     for effect, state, key, alert in rows.values_list("effect", "state", "key", "contradiction"):
         done = key in books.entries
         if state == EffectState.CONFIRMED and not done:
@@ -84,10 +87,18 @@ def _books_agree(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> Non
             blame("P5", f"{effect} is {state}, and the provider has done it")
 
 
+def _outside(runs: Sequence[WorkflowRun]) -> QuerySet[SideEffect]:
+    """The effects that a provider knows of: not those that are rows of our own database."""
+    known = [effect for run in runs for effect in registry.get(run.workflow, run.version).effects.values()]
+    here = {effect.name for effect in known if effect.transactional}
+    rows = SideEffect.objects.using(database()).filter(run__in=[run.pk for run in runs])
+    return rows.exclude(effect__in=here).exclude(undoes__effect__in=here)
+
+
 def _undone_once(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> None:
     """What ended as undone is undone, once, and nothing that was not done; a receipt that came too late is loud."""
-    rows = SideEffect.objects.using(database()).filter(run__in=[run.pk for run in runs])
-    undos: dict[UUID, int] = Counter(
+    rows = _outside(runs)
+    undos: dict[UUID | None, int] = Counter(
         pk for pk, key in rows.filter(undoes__isnull=False).values_list("undoes", "key") if key in books.entries
     )
     ended = {run.pk for run in runs if run.state == RunState.COMPENSATED}

@@ -93,6 +93,7 @@ WRITERS = (
     "providers",
     "ledger",
     "ledger_undo",
+    "ledger_together",
     "ledger_answers",
     "model_calls",
     "artifacts",

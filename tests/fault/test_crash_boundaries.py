@@ -70,6 +70,7 @@ class Desk:
     pays: Provider
     mails: Provider
     returns: Provider
+    books: Provider
     workflow: type[Workflow[OrderState]]
     run_id: Any = None
     deaths: int = 0
@@ -152,7 +153,19 @@ def return_effect(returns: Provider, *, keyed: bool, lookup: bool) -> EffectDefi
     return pay_back
 
 
-def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefinition[PayReceipt]):
+def book_effect(books: Provider) -> EffectDefinition[PayReceipt]:
+    """A row of our own database."""
+
+    @effect(name="test.book", provider="books", receipt=PayReceipt, transactional=True)
+    def book(call: EffectCall, *, amount: int) -> PayReceipt:
+        return books.send(call, amount)
+
+    return book
+
+
+def order_workflow(
+    pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefinition[PayReceipt], book_it: EffectDefinition[PayReceipt]
+):
     tries = Retry(attempts=4, base_seconds=2, cap_seconds=60, within=timedelta(hours=20))
 
     def show(run: Run[OrderState]) -> Facts:
@@ -183,9 +196,10 @@ def order_workflow(pay_it: EffectDefinition[PayReceipt], mail_it: EffectDefiniti
             rejected="tell",
         )
 
-        @step(start=True, to=("go_on", "sign_off"))
+        @step(start=True, to=("go_on", "sign_off"), effects=(book_it,))
         def assess(self, run: Run[OrderState]) -> StepReturn:
             run.note("assessed")
+            run.effect(book_it, amount=run.state.amount)
             if "signal" in run.state.parts:
                 return wait_for("begin", then=self.go_on)
             if "child" in run.state.parts:
@@ -220,7 +234,9 @@ def desk(request, world: World, django_user_model) -> Desk:
     pay_it = pay_effect(pays, undo=return_effect(returns, keyed=keyed, lookup=lookup), **options)  # type: ignore[arg-type]
     mail_it = mail_effect(mails, keyed=keyed, lookup=lookup)
     manager = django_user_model.objects.create_superuser("manager", password="x")
-    return Desk(world, manager, pays, mails, returns, order_workflow(pay_it, mail_it))
+    books = Provider()
+    workflow = order_workflow(pay_it, mail_it, book_effect(books))
+    return Desk(world, manager, pays, mails, returns, books, workflow)
 
 
 # Stories: what brings a process to the boundary, and what it does there.
@@ -351,6 +367,7 @@ STORIES: dict[Boundary, Callable[[Desk], None]] = {
     Boundary.EFFECT_AFTER_RESERVE: straight,
     Boundary.EFFECT_AFTER_ANSWER: straight,
     Boundary.EFFECT_AFTER_RECEIPT: straight,
+    Boundary.TOGETHER_BEFORE_COMMIT: straight,
     Boundary.SETTLE_BEFORE_COMMIT: straight,
     Boundary.SETTLE_BEFORE_SEND: straight,
     Boundary.ANSWER_BEFORE_COMMIT: answering,
@@ -451,7 +468,7 @@ def assert_ends_well(desk: Desk) -> None:
     assert len(desk.pays.acts) <= 1
     assert len(desk.mails.acts) <= 1
     assert len(desk.returns.acts) <= len(desk.pays.acts)
-    both = Provider(acts=[*desk.pays.acts, *desk.mails.acts, *desk.returns.acts])
+    both = Provider(acts=[*desk.pays.acts, *desk.mails.acts, *desk.returns.acts, *desk.books.acts])
     assert_sound(run.pk, both)
     if run.ended_at is None:
         waits = StepRun.objects.filter(run=run, needs_person=True).exists()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.guards import decisions, effects, events, evidence, leases, limits, lookups, messages, providers, ways
+from tests.guards import decisions, effects, events, evidence, leases, limits, lookups, messages, providers, undo, ways
 from tests.guards.values import Change, Guard
 
 CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
@@ -10,6 +10,7 @@ CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
     "Lookups and verdicts": lookups.GUARDS,
     "What providers tell": events.GUARDS,
     "Leases and ends": leases.GUARDS,
+    "Undo, and effects in our own database": undo.GUARDS,
     "Messages and sweeps": messages.GUARDS,
     "Limits": limits.GUARDS,
     "Providers": providers.GUARDS,

@@ -8,11 +8,13 @@ import pytest
 from durableflows import Permanent, Transient, UnknownOutcome, api, doctor
 from durableflows.core.outcomes import Answer, AnswerKind
 from durableflows.core.states import RunState
+from durableflows.ledger import Reserved
 from durableflows.ledger_answers import record
 from durableflows.models import EffectSend, SideEffect, WorkflowRun
 from durableflows.testing import World
 from tests.support.flows import Fault, act_then_raise, raise_without_acting
 from tests.support.look import fresh, state_of
+from tests.support.play import stage
 from tests.support.rooms import broken, cancel
 from tests.support.trips import Agency, books, start
 
@@ -208,3 +210,18 @@ def test_an_heir_says_that_an_undo_did_not_happen(world: World, heir):
 
     assert books(run)["hotels.book"] == "UNDO_FAILED"
     assert broken() == []
+
+
+def test_what_is_undone_is_done_anew_under_another_key(world: World):
+    """P3: nothing takes it for done."""
+    played = stage(world)
+    hand = played.hand("A").claim().reserve()
+    hand.record(hand.act())
+    row = played.row()
+    SideEffect.objects.filter(pk=row.pk).update(state="UNDONE")
+
+    again = hand.ask()
+
+    assert isinstance(again, Reserved)
+    assert again.call.key != row.key
+    assert SideEffect.objects.get(key=again.call.key).replaces_id == row.pk

@@ -1,0 +1,126 @@
+"""Guards of what is undone, and of effects that commit with their row."""
+
+from tests.guards.values import Guard
+
+UNDO = "tests/integration/test_undo.py::"
+DOCTOR = "tests/integration/test_undo_doctor.py::"
+ENDING = "tests/unit/core/test_ending.py::"
+TOGETHER = "tests/concurrency/test_transactional_at_once.py::"
+
+GUARDS = (
+    Guard(
+        "an undo begins when every send has landed",
+        "P5, P6, rule 3",
+        "core/ending.py",
+        "must_land = ending.has_cleanup or ending.undoes or ending.reason == EndingReason.CANCEL",
+        "must_land = ending.has_cleanup or ending.reason == EndingReason.CANCEL",
+        ENDING + "test_what_becomes_of_a_run_that_is_ending",
+    ),
+    Guard(
+        "one undo after another",
+        "design 5",
+        "core/ending.py",
+        "    if ending.phase in AT_WORK and ending.has_open_steps:",
+        "    if ending.phase is EndingPhase.CLEANUP and ending.has_open_steps:",
+        ENDING + "test_what_becomes_of_a_run_that_is_ending",
+    ),
+    Guard(
+        "what was confirmed last is undone first",
+        "design 5",
+        "ledger_undo.py",
+        '_to_undo(run).order_by("-settled_at", "-id")',
+        '_to_undo(run).order_by("settled_at", "id")',
+        UNDO + "test_a_step_that_returns_compensate_has_all_undone_newest_first",
+    ),
+    Guard(
+        "what a run started is undone before what it did",
+        "design 5",
+        "endings.py",
+        "has_children=undoes and undo_children.waits(run),",
+        "has_children=False,",
+        "tests/integration/test_undo_children.py::"
+        "test_a_child_that_ended_well_is_undone_before_what_the_run_did_itself",
+    ),
+    Guard(
+        "an effect is undone in the commit of its undo's receipt",
+        "P5, P15",
+        "ledger_answers.py",
+        "    ledger_undo.follow(run_locked, step_locked, row, now)\n",
+        "",
+        UNDO + "test_a_step_that_returns_compensate_has_all_undone_newest_first",
+    ),
+    Guard(
+        "a person's word on an undo counts for what it undoes",
+        "P5, P15",
+        "services/reconcile.py",
+        "    ledger_undo.follow(run, step, row, now)\n",
+        "",
+        DOCTOR + "test_an_undo_that_nobody_can_look_up_is_settled_by_a_person",
+    ),
+    Guard(
+        "what is undone is never taken for done",
+        "P3",
+        "ledger.py",
+        "if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED, EffectState.UNDONE):",
+        "if row.state == EffectState.UNDONE:\n        return Stored(row.receipt)\n"
+        "    if row.state in (EffectState.PLANNED, EffectState.ABSENT, EffectState.REJECTED):",
+        DOCTOR + "test_what_is_undone_is_done_anew_under_another_key",
+    ),
+    Guard(
+        "an undo that cannot go on leaves the others",
+        "design 5, P10",
+        "progress.py",
+        "    decision = unparked(decision) if step.is_undo else decision\n",
+        "",
+        UNDO + "test_an_undo_whose_tries_are_used_up_fails",
+    ),
+    Guard(
+        "what an end left standing makes it a failed one",
+        "P6, P15",
+        "undoing.py",
+        '    if left:\n        return "fail_compensation", facts\n',
+        "",
+        UNDO + "test_an_undo_that_fails_leaves_the_others_and_the_end_says_what_is_left",
+    ),
+    Guard(
+        "a child is not undone alone while its parent goes on",
+        "design 4",
+        "services/compensate.py",
+        "    if parent is not None and parent.ended_at is None:",
+        "    if parent is None and run.parent_id is not None:",
+        "tests/integration/test_undo_children.py::test_a_child_whose_parent_goes_on_is_not_undone_alone",
+    ),
+    Guard(
+        "a transactional effect commits under its lease",
+        "P2",
+        "ledger_together.py",
+        "    ledger.check_lease(step, lease)\n",
+        "",
+        TOGETHER + "test_a_worker_that_loses_its_lease_while_the_function_runs_leaves_nothing",
+    ),
+    Guard(
+        "a transactional effect commits in a run that goes on",
+        "P6, P7",
+        "ledger_together.py",
+        "    ledger.check_may_begin(run, step, now)\n",
+        "",
+        TOGETHER + "test_a_cancel_while_the_function_runs_rolls_it_back",
+    ),
+    Guard(
+        "a transactional effect is done once",
+        "P3",
+        "ledger_together.py",
+        "        return Stored(before.receipt)",
+        "        pass",
+        "tests/integration/test_transactional_effects.py::"
+        "test_a_death_after_the_commit_leaves_the_receipt_and_nothing_is_done_again",
+    ),
+    Guard(
+        "a transactional effect writes here alone",
+        "P4",
+        "ledger_together.py",
+        "        if alias != database():",
+        "        if alias == database():",
+        "tests/integration/test_transactional_elsewhere.py::test_writes_elsewhere_are_refused_and_reads_are_not",
+    ),
+)
