@@ -29,7 +29,7 @@ def check_effects(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 def _unanswerable(definition: WorkflowDefinition) -> Iterator[checks.CheckMessage]:
     for effect in definition.effects.values():
         ways = (effect.lookup, effect.key_window, effect.event)
-        if not effect.left_to_person and all(way is None for way in ways):
+        if not (effect.left_to_person or effect.transactional) and all(way is None for way in ways):
             hint = (
                 "Give it lookup=…, to ask what became of it, or key_window=…, when the provider honours keys. Where "
                 "there is neither, say left_to_person=True: a person then decides about each lost answer."

@@ -361,7 +361,15 @@ def _effect_problems(effect: EffectDefinition[object], undo: object) -> Iterator
 def _together_problems(effect: EffectDefinition[object]) -> Iterator[str]:
     if not effect.transactional:
         return
-    for option in ("lookup", "key_window", "accepted", "resend_when_absent", "one_at_a_time", "event"):
+    for option in (
+        "lookup",
+        "key_window",
+        "left_to_person",
+        "accepted",
+        "resend_when_absent",
+        "one_at_a_time",
+        "event",
+    ):
         if getattr(effect, option):
             yield f"transactional=True with {option}: it commits or has not happened, so nothing is asked; leave it out"
 

@@ -18,7 +18,7 @@ GUARDS = (
     ),
     Guard(
         "one undo after another",
-        "design 5",
+        "P6",
         "core/ending.py",
         "    if ending.phase in AT_WORK and ending.has_open_steps:",
         "    if ending.phase is EndingPhase.CLEANUP and ending.has_open_steps:",
@@ -26,7 +26,7 @@ GUARDS = (
     ),
     Guard(
         "what was confirmed last is undone first",
-        "design 5",
+        "P6",
         "ledger_undo.py",
         '_to_undo(run).order_by("-settled_at", "-id")',
         '_to_undo(run).order_by("settled_at", "id")',
@@ -34,7 +34,7 @@ GUARDS = (
     ),
     Guard(
         "what a run started is undone before what it did",
-        "design 5",
+        "P6",
         "endings.py",
         "has_children=undoes and undo_children.waits(run),",
         "has_children=False,",
@@ -68,7 +68,7 @@ GUARDS = (
     ),
     Guard(
         "an undo that cannot go on leaves the others",
-        "design 5, P10",
+        "P10, P15",
         "progress.py",
         "    decision = unparked(decision) if step.is_undo else decision\n",
         "",
@@ -84,7 +84,7 @@ GUARDS = (
     ),
     Guard(
         "a child is not undone alone while its parent goes on",
-        "design 4",
+        "P2",
         "services/compensate.py",
         "    if parent is not None and parent.ended_at is None:",
         "    if parent is None and run.parent_id is not None:",
@@ -104,7 +104,7 @@ GUARDS = (
         "ledger_together.py",
         "    ledger.check_may_begin(run, step, now)\n",
         "",
-        TOGETHER + "test_a_cancel_while_the_function_runs_rolls_it_back",
+        "tests/integration/test_transactional_effects.py::test_a_budget_that_is_used_up_rolls_it_back",
     ),
     Guard(
         "a transactional effect is done once",
