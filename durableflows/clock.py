@@ -6,7 +6,7 @@ Process clocks may be wrong by minutes; leases and timers judged by one clock ar
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.db import connections
 
@@ -35,6 +35,23 @@ def now() -> datetime:
         cursor.execute(sql)
         moment: datetime = cursor.fetchone()[0]
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def may_be_asked_along() -> bool:
+    """Can the time come with the answer to another question (`now_and`), and not by a round trip of its own?"""
+    return not _replaced and connections[settings().DATABASE].vendor == "postgresql"
+
+
+def now_and(question: str, parameters: list[str]) -> tuple[datetime, tuple[Any, ...] | None]:
+    """The time as `now` gives it, and the one row that the question finds, by one round trip. For PostgreSQL.
+
+    question   a SELECT whose first column is never null
+    """
+    sql = f"SELECT clock_timestamp(), found.* FROM (SELECT 1) AS it LEFT JOIN ({question}) AS found ON true"  # noqa: S608
+    with connections[settings().DATABASE].cursor() as cursor:
+        cursor.execute(sql, parameters)
+        moment, *found = cursor.fetchone()
+    return moment.astimezone(UTC), tuple(found) if found[0] is not None else None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from durableflows import clock, providers
 from durableflows.conf import settings
 from durableflows.core.breaker import Breaker
-from durableflows.core.states import STEP_OPEN, ApprovalState, StepState
+from durableflows.core.states import STEP_OPEN, ApprovalState, EffectState, StepState
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, SideEffect, StepRun, Worker, WorkflowRun
 from durableflows.transactions import database
 
@@ -42,16 +42,24 @@ def read(run: WorkflowRun) -> Rows:
     steps = list(
         StepRun.objects.using(alias).filter(run=run, state__in=[str(state) for state in STEP_OPEN])[:ROWS_READ]
     )
+    known = list(effects.defer("arguments", "step__input", "step__output")[:ROWS_READ])[::-1]
     return Rows(
         now=now,
         events=list(events.defer("step__input", "step__output")[:EVENTS_SHOWN])[::-1],
         steps=steps,
-        effects=list(effects.defer("arguments", "step__input", "step__output")[:ROWS_READ])[::-1],
+        effects=known,
         requests=list(ApprovalRequest.objects.using(alias).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]),
         decisions=list(decisions[:ROWS_READ]),
         release_unknown=_unknown_release(run, now) if any(step.state == StepState.READY for step in steps) else "",
-        breakers=providers.read_all(held) if (held := {step.held_by for step in steps} - {""}) else {},
+        breakers=_breakers(steps, known),
     )
+
+
+def _breakers(steps: list[StepRun], effects: list[SideEffect]) -> Mapping[str, Breaker]:
+    """Of the providers that a step waits for, and of those that are to be asked what happened."""
+    asked = {row.provider for row in effects if row.state == EffectState.UNKNOWN}
+    names = asked | {step.held_by for step in steps if step.held_by}
+    return providers.read_all(names) if names else {}
 
 
 def _unknown_release(run: WorkflowRun, now: datetime) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from durableflows.core.breaker import BreakerState
+from durableflows.core.breaker import Breaker, BreakerState
 from durableflows.core.states import EFFECT_OPEN, EffectState, ParkedReason, RunState, StepState, WaitsOn
 from durableflows.core.undo import undo_of
 from durableflows.explain_rows import Rows
@@ -84,6 +84,9 @@ def _checking(step: StepRun, rows: Rows) -> str:
     doubtful = [row for row in rows.effects if row.step_id == step.pk and row.is_in_doubt]
     what = f"{names(doubtful)} may have happened" if doubtful else f"{plain(step)} is not settled"
     why = f": {plain(step.waits_for)}" if step.waits_for else ""
+    resting = [rows.breakers[row.provider] for row in doubtful if _is_left_alone(row.provider, rows)]
+    if resting and not step.needs_person:
+        return f"Checking what happened: {what}; it {_paused(resting[0], rows)}"
     return f"A person must find out: {what}{why}" if step.needs_person else f"Checking what happened: {what}{why}"
 
 
@@ -108,9 +111,17 @@ def _ready(step: StepRun, rows: Rows) -> str:
 
 def _held(step: StepRun, rows: Rows) -> str:
     """What it waits for: as the provider stands now, not as it stood when the wait began."""
-    breaker = rows.breakers.get(step.held_by)
-    if breaker is None or breaker.state is BreakerState.CLOSED:
-        return plain(step.retry_reason)
+    if _is_left_alone(step.held_by, rows):
+        return _paused(rows.breakers[step.held_by], rows)
+    return plain(step.retry_reason)
+
+
+def _is_left_alone(provider: str, rows: Rows) -> bool:
+    breaker = rows.breakers.get(provider)
+    return breaker is not None and breaker.state is not BreakerState.CLOSED
+
+
+def _paused(breaker: Breaker, rows: Rows) -> str:
     since = f" since {moment(breaker.since, rows.now)}" if breaker.since else ""
     by = f" by {plain(breaker.changed_by)}:" if breaker.changed_by else ""
     then = {

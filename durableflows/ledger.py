@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, journal, ledger_facts, providers
+from durableflows import journal, ledger_facts, providers
 from durableflows.core.budget import is_used_up
 from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition
 from durableflows.core.effects import EffectCall
@@ -85,7 +85,7 @@ def reserve(
     Crash            before the commit: nothing left. After it: DISPATCHED, and whoever frees the lease makes it UNKNOWN
     """
     run, step = lock_run(lease.run_id), lock_step(lease.step_id)
-    now = clock.now()
+    now, breaker = providers.look(effect.provider)
     check_lease(step, lease)
     _check_halt(run, step)
     digest = request_digest(effect.name, effect.version, arguments)
@@ -101,7 +101,7 @@ def reserve(
     if row is None or row.state in NOT_UNDER_WAY or row.verdict == REPEAT:
         row = planned(run, step, effect, operation, arguments, replaces=row, now=now)
         row.turn_key = turn_key
-    passed = providers.admit(step, row, effect.timeout_seconds, now=now)
+    passed = providers.admit(step, row, breaker, effect.timeout_seconds, now=now)
     return _dispatch(run, step, row, effect, lease, passed, send_by=send_by)
 
 

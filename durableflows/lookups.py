@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, journal, ledger, ledger_answers, ledger_undo, wall_time
+from durableflows import clock, journal, ledger, ledger_answers, ledger_undo, providers, wall_time
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import registry
@@ -88,11 +88,14 @@ def look_up(effect_id: UUID) -> UUID | None:
 
 @transact_durably
 def begin(run_id: UUID, step_id: UUID, effect_id: UUID, effect: EffectDefinition[object]) -> Ticket | None:
-    """Take the lookup lease, unless a send is open, another lookup is under way, or nothing is to be asked."""
+    """Take the lookup lease, unless a send is open, another lookup is under way, or nothing is to be asked.
+
+    Nor is a provider asked that is left alone: its silence would use the questions up, and ask a person for each run.
+    """
     lock_run(run_id), lock_step(step_id)
     row = lock_effect(effect_id)
     now = clock.now()
-    if not _is_due(row, now):
+    if not _is_due(row, now) or providers.is_left_alone(row.provider, now):
         return None
     row.lookup_count += 1
     row.lookup_token = new_token()

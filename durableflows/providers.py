@@ -54,17 +54,30 @@ class Pass:
         self.now, self.is_repeat, self.is_probe = now, is_repeat, is_probe
 
 
-def admit(step_locked: StepRun, row: SideEffect, timeout_seconds: float, *, now: datetime) -> Pass:
+def look(provider: str) -> tuple[datetime, breakers.Breaker]:
+    """The time, and the provider's breaker, without a lock: by one round trip where the database is the clock."""
+    if not clock.may_be_asked_along():
+        return clock.now(), read(provider)
+    now, found = clock.now_and(_LOOK, [provider])
+    return now, breakers.Breaker(provider) if found is None else _value(Breaker.from_db(database(), _COLUMNS, found))
+
+
+_COLUMNS = [field.attname for field in Breaker._meta.concrete_fields]
+_LOOK = f"SELECT {', '.join(_COLUMNS)} FROM {Breaker._meta.db_table} WHERE provider = %s"  # noqa: S608 - our own names
+
+
+def admit(
+    step_locked: StepRun, row: SideEffect, breaker: breakers.Breaker, timeout_seconds: float, *, now: datetime
+) -> Pass:
     """Let a send through to its provider, or end the attempt: it waits, and nothing is written or charged.
 
-    Costs            one read by primary key for a first send to a provider without limits whose breaker is closed
+    breaker          as `look` has read it: a first send to a provider that is closed and has no limits asks no more
     Writes / Locks   the provider's row, last, when its sends are counted, for a repeat, and for a probe
     Raises           EffectOpen with `Held`
     Crash            before the commit no place is taken; after it the send is DISPATCHED, and its row is the place
     """
     limits = settings().limits_of(row.provider)
     is_repeat = row.send_count > 0 or row.replaces_id is not None
-    breaker = read(row.provider)
     passed = Pass(now, is_repeat=is_repeat)
     _refuse(_closed_to(breaker, now))
     is_plain = breaker.state is BreakerState.CLOSED and not (limits.is_counted or is_repeat or row.turn_key)
@@ -125,6 +138,11 @@ def paused(breaker: breakers.Breaker, now: datetime) -> Held:
     pause = PAUSED_SECONDS if is_for_person else LOOK_AGAIN_SECONDS
     until = breakers.held_until(breaker, now) + timedelta(seconds=pause + SPREAD_SECONDS * _random.random())
     return Held(breaker.provider, HeldFor.BREAKER, until, reason)
+
+
+def is_left_alone(provider: str, now: datetime) -> bool:
+    """Does nothing leave for it now, lookups neither?"""
+    return breakers.gate(read(provider), now) is Gate.HOLD
 
 
 def held_by_credentials(provider: str) -> Held:

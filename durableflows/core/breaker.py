@@ -15,6 +15,8 @@ from durableflows.errors import NeverSent, UnknownOutcome
 TOO_LATE = "too_late"
 """Code of a send that our own worker gave up at `send_by`: it says nothing about the provider."""
 
+SERVER_ERRORS = 500
+
 
 class BreakerState(StrEnum):
     """Closed: requests may leave. Paused: none does until a person resumes."""
@@ -44,13 +46,19 @@ _ANSWERED = frozenset(
 def health_of(kind: AnswerKind, error: BaseException | None) -> Health:
     """Say what a send's answer tells about the provider.
 
-    A refusal is an answer, so it is well. Not done (429) asks for patience, and credentials for a person. In doubt
-    counts when the transport or the provider failed; an unclassified exception is a mistake of ours.
+    A refusal is an answer, so it is well. Too many (429) asks for patience, and credentials for a person. An answer of
+    5xx has failed, whatever it means for the request; so have a connection that was not made and an answer that did
+    not come. An exception that nobody has classified is a mistake of ours.
     """
     if kind in _ANSWERED:
         return Health.WELL
+    details = getattr(error, "details", None) or {}
+    status = details.get("status")
+    if isinstance(status, int) and kind in (AnswerKind.UNKNOWN, AnswerKind.NOT_DONE):
+        if status >= SERVER_ERRORS:
+            return Health.FAILED
+        return Health.WELL if kind is AnswerKind.UNKNOWN else Health.UNTOLD
     if kind is AnswerKind.NOT_SENT and isinstance(error, NeverSent | OSError):
-        details = getattr(error, "details", None) or {}
         return Health.UNTOLD if details.get("code") == TOO_LATE else Health.FAILED
     if kind is AnswerKind.UNKNOWN and isinstance(error, UnknownOutcome | OSError):
         return Health.FAILED

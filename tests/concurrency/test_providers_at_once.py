@@ -5,9 +5,12 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from durableflows import EffectCall, api, providers, runner
+from durableflows import EffectCall, api, clock, providers, runner
 from durableflows.boundaries import Boundary
+from durableflows.core.breaker import BreakerState
 from durableflows.core.states import RunState, StepState
 from durableflows.doctor import Severity, examine
 from durableflows.models import Breaker, BreakerChange, EffectSend, SideEffect, StepRun
@@ -196,3 +199,18 @@ def test_two_processes_make_the_provider_s_row_at_once(world: World):
     assert results == [True] * 6
     assert Breaker.objects.get().pk == NAME
     assert providers.read(NAME).state == "closed"
+
+
+def test_the_breaker_comes_with_the_time_by_one_round_trip():
+    """What protection costs where nothing is declared: nothing of its own."""
+    past = clock.now()
+    Breaker.objects.create(provider=NAME, state="paused", changed_at=past, opened_at=past, reason="quiet")
+
+    with CaptureQueriesContext(connection) as asked:
+        now, known = providers.look(NAME)
+        later, unknown = providers.look("another")
+
+    assert len(asked) == 2
+    assert past <= now <= later
+    assert (known.state, known.changed_at, known.reason) == (BreakerState.PAUSED, past, "quiet")
+    assert unknown.state is BreakerState.CLOSED

@@ -119,6 +119,14 @@ GUARDS = (
         PROVIDERS + "test_two_that_learn_at_once_that_credentials_are_refused_are_one_alarm",
     ),
     Guard(
+        "a provider that is left alone is not asked",
+        "P10, rule 4",
+        "lookups.py",
+        "    if not _is_due(row, now) or providers.is_left_alone(row.provider, now):\n",
+        "    if not _is_due(row, now):\n",
+        PROVIDERS + "test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_up",
+    ),
+    Guard(
         "who may not operate pauses no provider",
         "P9",
         "services/providers.py",

@@ -14,6 +14,7 @@ from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import BreakerChange, EffectSend, RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
 from durableflows.services import providers as service
 from durableflows.testing import Boundary, Crash, World, crash_at
+from tests.support import trips
 from tests.support.flows import Fault, Provider, act_then_raise, pay_effect, raise_without_acting
 from tests.support.payers import (
     DOWN,
@@ -297,10 +298,35 @@ def test_an_effect_in_doubt_is_not_sent_again_after_its_key_window_however_long_
     assert pay_of(run).held_by == NAME
 
     world.clock.advance(hours=2)
+    world.run_until_idle()
+    assert pay_of(run).state == StepState.NEEDS_RECONCILIATION
+    assert provider.lookups == [], "nothing leaves for a provider that is paused"
+    assert "it waits for test: paused since" in api.explain(run).sentence
+    api.resume_provider(NAME, reason="it is over")
     world.run_through()
 
     assert states([run]) == {RunState.SUCCEEDED}
     assert (len(provider.sends), len(provider.lookups)) == (1, 1)
+
+
+def test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_up(world: World):
+    """Ten questions that nobody can answer would ask a person for each run."""
+    provider = Provider(faults=[raise_without_acting(UnknownOutcome("read timed out"))])
+    effect = pay_effect(provider, key_window=None)
+    [run] = start_many(provider, 1, effect)
+    world.run_until_idle()
+    api.pause_provider(NAME, reason="maintenance")
+
+    for _ in range(30):
+        world.clock.advance(minutes=10)
+        world.run_until_idle()
+    assert (provider.lookups, SideEffect.objects.get().lookup_count) == ([], 0)
+    assert not pay_of(run).needs_person
+    assert not found(Severity.BROKEN)
+    api.resume_provider(NAME, reason="it is over")
+    world.run_through()
+
+    assert len(provider.lookups) == 1
 
 
 def test_a_manager_reads_why_it_waits_and_what_comes(world: World):
@@ -478,3 +504,21 @@ def operator_named(name: str) -> User:
     user = User.objects.create(username=name)
     user.user_permissions.add(Permission.objects.get(codename="operate_run"))
     return User.objects.get(pk=user.pk)
+
+
+def test_an_undo_waits_for_its_provider_too(world: World):
+    def pause_when_it_begins(kind: str, **told: object) -> None:
+        if kind == "run.undo_began":
+            api.pause_provider("agency", reason="maintenance")
+
+    signals.run_event.connect(pause_when_it_begins)
+    agency = trips.Agency()
+    run = trips.start(agency)
+    world.run_until_idle()
+    assert {step.held_by for step in held()} == {"agency"}
+    assert agency.undone == []
+    api.resume_provider("agency", reason="over")
+    world.run_until_idle()
+
+    assert states([run.pk]) == {RunState.COMPENSATED}
+    assert not found(Severity.BROKEN)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from durableflows import (
+    AlreadyDone,
     CredentialsRefused,
     KeyConflict,
     KeyInUse,
@@ -42,6 +43,11 @@ BEFORE, LATER = NOW - timedelta(seconds=1), NOW + timedelta(seconds=30)
         (TimeoutError("10 s"), Health.FAILED),
         (ConnectionResetError("reset"), Health.FAILED),
         (KeyError("our own mistake"), Health.UNTOLD),
+        (UnknownOutcome("answered 502", status=502), Health.FAILED),
+        (UnknownOutcome("answered 409", status=409), Health.WELL),
+        (Transient("answered 503; not processed", status=503), Health.FAILED),
+        (Transient("answered 429; not processed", status=429), Health.UNTOLD),
+        (AlreadyDone("already refunded", status=400), Health.WELL),
         (KeyInUse("still at it"), Health.WELL),
         (Permanent("card expired"), Health.WELL),
         (KeyConflict("other request"), Health.WELL),
