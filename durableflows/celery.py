@@ -119,9 +119,8 @@ class TickerStep(bootsteps.StartStopStep):
 
 
 def _refuse_time_limits() -> None:
-    from durableflows.checks_celery import (
-        check_time_limits,
-    )  # models: this module is imported before Django's apps are ready
+    # Here: it loads models, and this module is imported before Django's apps are ready.
+    from durableflows.checks_celery import check_time_limits
 
     if found := check_time_limits(None):
         raise ImproperlyConfigured("; ".join(f"{one.id}: {one.msg}. {one.hint}" for one in found))
@@ -129,9 +128,8 @@ def _refuse_time_limits() -> None:
 
 def _warn_of_pool(worker: Any) -> None:
     """A worker's pool may be chosen on its command line, where no system check sees it."""
-    from durableflows.checks_celery import (
-        has_time_limits,
-    )  # models: this module is imported before Django's apps are ready
+    # Here: it loads models, and this module is imported before Django's apps are ready.
+    from durableflows.checks_celery import has_time_limits
 
     pool = str(getattr(worker.pool_cls, "__module__", worker.pool_cls))
     if not has_time_limits(pool):

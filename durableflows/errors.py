@@ -208,7 +208,7 @@ class NeedsHuman(StepFailure):
 
 
 class CredentialsRefused(NeedsHuman):
-    """The provider does not take our key or log-in (expired, revoked): this send did nothing; a person is asked."""
+    """The provider does not take our key or log-in: this send did nothing. In an effect it pauses the provider."""
 
     code = "credentials_refused"
 

@@ -130,7 +130,7 @@ class Decision:
         if self.lost_worker:
             return "worker_lost"
         if self.held is not None:
-            return "held"
+            return HELD
         return _PAST[self.verb] if self.verb is not None else "looked_at"
 
 

@@ -44,7 +44,8 @@ CURES: Mapping[str, str] = {
     "key_in_use": "Nothing at first: as after an unknown outcome.",
     "already_done": "Nothing at first: the effect is looked up. Without a lookup a person decides, by `resolve`.",
     "needs_human": "Cure what the message names, then `retry`, or `cancel`.",
-    "credentials_refused": "Give the project a key that the provider takes, then `retry` the runs that wait.",
+    "credentials_refused": "Give the project a key that the provider takes, then `provider NAME resume`: runs go on. "
+    "One that met this outside an effect is parked: `retry`.",
     "control_flow": "Do not catch it in a step.",
     "lease_lost": "Nothing: another worker goes on.",
     "run_halted": "Nothing: the step ends here.",

@@ -47,7 +47,7 @@ class Preview:
     stays        what has happened and can be undone by nobody, though the rest is undone
     confirmed    what has happened, and is not done again
     unknown      what may have happened, and stays to be settled
-    money        the sums of money in the arguments of `repeats`, `confirmed` and `unknown`, one a currency
+    money        the sums of money in the arguments of the lists of effects, from `repeats` on, one a currency
     """
 
     verb: str

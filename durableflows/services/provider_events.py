@@ -45,7 +45,7 @@ from durableflows.models.locks import lock_effect, lock_event, lock_step, try_lo
 from durableflows.services import reconcile
 from durableflows.transactions import database, transact
 
-logger = logging.getLogger("durableflows.events")
+logger = logging.getLogger("durableflows.provider_events")
 
 READ_FIELDS = (
     "outcome",
