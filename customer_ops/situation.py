@@ -52,9 +52,11 @@ def situation_of(state: str, refund_id: str, facts: RunFacts | None, *, now: dat
 
 
 def _money(state: str, refund_id: str, facts: RunFacts | None) -> tuple[Phrase, Phrase | None]:
+    payment = facts.payment if facts else None
+    if state == RefundState.REFUNDED and payment is not None and payment.state == "REVERSED":
+        return Phrase(f"The money went back, as {refund_id}, and the payment provider has taken that back since"), None
     if state == RefundState.REFUNDED:
         return Phrase(f"The money went back, as {refund_id}"), None
-    payment = facts.payment if facts else None
     if state != RefundState.PENDING or payment is None or payment.state not in _PAYMENT:
         return NOTHING_LEFT, None
     certain, unknown = _PAYMENT[payment.state]

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from celery import current_app
-from django.db import transaction
 from django.db.models import Q
 from kombu.exceptions import ChannelError
 
@@ -27,7 +26,7 @@ from durableflows.core.states import StepState
 from durableflows.errors import InvalidDefinition
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.compiled import update
-from durableflows.transactions import database
+from durableflows.transactions import after_commit, database
 
 logger = logging.getLogger("durableflows.dispatch")
 
@@ -54,7 +53,7 @@ class Failure(NamedTuple):
 def send_after_commit(run: WorkflowRun, step: StepRun, boundary: Boundary = Boundary.SETTLE_BEFORE_SEND) -> None:
     """Send a READY step of the run once the caller's transaction has committed, as it was written then."""
     step.run = run
-    transaction.on_commit(partial(_send_crossing, step, boundary), using=database(), robust=True)
+    after_commit(partial(_send_crossing, step, boundary), f"the sending of step {step.pk}")
 
 
 def _send_crossing(step: StepRun, boundary: Boundary) -> None:
@@ -126,7 +125,7 @@ def send_lookup(effect_id: UUID) -> bool:
 
 def send_crossing_after_commit(step_id: UUID) -> None:
     """Send the task that carries what is due between a waiting step and its child's run. A sweep does so too."""
-    transaction.on_commit(partial(send_crossing, step_id), using=database(), robust=True)
+    after_commit(partial(send_crossing, step_id), f"the crossing of step {step_id}")
 
 
 def send_crossing(step_id: UUID) -> bool:

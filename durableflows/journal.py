@@ -10,14 +10,13 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import QuerySet
 
 from durableflows import signals
 from durableflows.core.payload import JSON, redact, sha256, storable
 from durableflows.models import RunEvent, StepRun, WorkflowRun
 from durableflows.models.compiled import Question, insert
-from durableflows.transactions import database
+from durableflows.transactions import after_commit, database
 
 logger = logging.getLogger("durableflows.events")
 
@@ -87,7 +86,7 @@ def record(
     insert(event, database())
     run_locked.event_sequence, run_locked.event_digest = event.sequence, event.digest
     _keep(run_locked, Tail(event.sequence, event.digest, event.checkpoint))
-    transaction.on_commit(partial(_tell, run_locked.pk, kind, facts, at, actor_name), using=database(), robust=True)
+    after_commit(partial(_tell, run_locked.pk, kind, facts, at, actor_name), f"the telling of {kind}")
     return event
 
 

@@ -13,7 +13,6 @@ from functools import partial
 from random import SystemRandom
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
 from durableflows import clock, journal, signals
@@ -28,7 +27,7 @@ from durableflows.core.states import EffectState, StepState
 from durableflows.errors import EffectOpen
 from durableflows.models import Breaker, BreakerChange, EffectSend, SideEffect, StepRun, WorkflowRun
 from durableflows.models.step import GOES_ON
-from durableflows.transactions import database
+from durableflows.transactions import after_commit, database
 
 logger = logging.getLogger("durableflows.providers")
 
@@ -336,8 +335,7 @@ def _move(row: Breaker, state: BreakerState, now: datetime, *, reason: str, by: 
         row.open_until = None
     row.save(using=database())
     BreakerChange(provider=row.provider, state=row.state, at=now, actor_name=by, reason=reason).save(using=database())
-    tell = partial(_tell, row.provider, row.state, reason, now, by)
-    transaction.on_commit(tell, using=database(), robust=True)
+    after_commit(partial(_tell, row.provider, row.state, reason, now, by), f"the telling about provider {row.provider}")
 
 
 def _tell(provider: str, state: str, reason: str, at: datetime, by: str) -> None:

@@ -93,6 +93,21 @@ def refuse_open_transaction() -> None:
     )
 
 
+def after_commit(act: Callable[[], object], what: str) -> None:
+    """Do something once the open transaction has committed, or now. What fails there is logged, and stops nothing.
+
+    Django's own `robust=True` names the function in its log line, and fails itself when that has no name (a partial).
+    """
+
+    def carefully() -> None:
+        try:
+            act()
+        except Exception:
+            logger.exception("%s failed after the commit", what)
+
+    transaction.on_commit(carefully, using=database())
+
+
 def patiently(function: Callable[P, T], *, give_up_after_seconds: float) -> Callable[P, T]:
     """Try again while the database is away: what a provider answered must not be lost with a connection."""
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from django.contrib import admin
 
-from durableflows.admin.readonly import ReadOnly, StateFilter
+from durableflows.admin.readonly import ReadOnly, StateFilter, VerdictFilter
 from durableflows.core.states import EffectState, StepState
 from durableflows.models import (
     ApprovalDecision,
@@ -80,7 +80,7 @@ class ProviderEventAdmin(ReadOnly):
 
     tenant = "effect__run__tenant"
     list_display = ("event_id", "provider", "kind", "arrived_at", "effect", "verdict", "reason", "copies")
-    list_filter = ("verdict",)
+    list_filter = (VerdictFilter,)
     search_fields = ("event_id__exact",)
     search_help_text = "The whole event id"
     list_select_related = ("effect",)

@@ -21,6 +21,7 @@ from durableflows import clock
 from durableflows.admin.frame import guarded
 from durableflows.admin.lists import Table
 from durableflows.core import registry
+from durableflows.core.events import EventVerdict
 from durableflows.core.payload import redact, unstorable_in
 from durableflows.errors import TenantsUnknown
 from durableflows.explain_words import state_words
@@ -153,6 +154,21 @@ class StateFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(state=self.value()) if self.value() else queryset
+
+
+class VerdictFilter(admin.SimpleListFilter):
+    """What may become of a provider's event; asking the table which verdicts it holds would read all of it."""
+
+    title = "verdict"
+    parameter_name = "verdict"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, str]]:
+        return [(str(verdict) or "waiting", str(verdict) or "not judged yet") for verdict in EventVerdict]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if not self.value():
+            return queryset
+        return queryset.filter(verdict="" if self.value() == "waiting" else self.value())
 
 
 class WorkflowFilter(admin.SimpleListFilter):

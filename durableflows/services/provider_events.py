@@ -15,8 +15,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-
 from durableflows import clock, journal, ledger_answers, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
@@ -43,7 +41,7 @@ from durableflows.models import ProviderEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.models.effect import REFERENCE
 from durableflows.models.locks import lock_effect, lock_event, lock_step, try_lock_run
 from durableflows.services import reconcile
-from durableflows.transactions import database, transact
+from durableflows.transactions import after_commit, database, transact
 
 logger = logging.getLogger("durableflows.provider_events")
 
@@ -108,7 +106,8 @@ def take(
     stored = _store(event)
     cross(Boundary.PROVIDER_EVENT_AFTER_COMMIT)
     if stored.judge_at is not None and stored.verdict == EventVerdict.WAITING:
-        transaction.on_commit(partial(_settle_or_leave, stored.pk), using=database())
+        # It is safe already: what fails here is left to a sweep.
+        after_commit(partial(settle, stored.pk), f"the judging of event {stored.event_id}")
         stored.refresh_from_db(using=database())
     return stored
 
@@ -194,14 +193,6 @@ def _store(event: ProviderEvent) -> ProviderEvent:
 def due(now: datetime) -> Any:
     """The events that a sweep judges now, the oldest first."""
     return ProviderEvent.objects.using(database()).filter(judge_at__lte=now).order_by("judge_at")
-
-
-def _settle_or_leave(event_id: UUID) -> None:
-    """Judge an event that was just stored. It is safe already: what fails here is left to a sweep."""
-    try:
-        settle(event_id)
-    except Exception:
-        logger.exception("event %s is stored and could not be judged; a sweep tries again", event_id)
 
 
 def settle(event_id: UUID) -> bool:

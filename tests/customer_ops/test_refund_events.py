@@ -10,6 +10,7 @@ import pytest
 from django.conf import LazySettings
 from django.contrib.auth.models import User
 from django.core import mail
+from django.test import Client
 
 from customer_ops import services
 from customer_ops.gateways.payments import PaymentsClient
@@ -68,6 +69,12 @@ def effect_of(request: RefundRequest) -> SideEffect:
 
 def run_of(request: RefundRequest) -> WorkflowRun:
     return WorkflowRun.objects.get(pk=run_id_of(request))
+
+
+def in_browser(person: User) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
 
 
 def end_of(request: RefundRequest) -> tuple[str, str, str]:
@@ -161,6 +168,9 @@ def test_a_refund_that_fails_a_week_after_its_end_is_reversed_in_the_ledger_and_
 
     assert end_of(request) == ("SUCCEEDED", "REVERSED", "REFUNDED")
     assert "taken it back: lost_or_stolen_card" in run_of(request).alert
+    page = in_browser(agent).get("/orders/R-1/").content.decode()
+    assert "the payment provider has taken that back since" in page
+    assert "taken it back: lost_or_stolen_card" in page
     assert sorted(verdicts()["charge.refund.updated"] + verdicts()["refund.failed"]) == ["known", "reversed"]
     sandbox.advance_clock(-7 * 86_400)
 

@@ -41,7 +41,7 @@ GUARDS = (
         "messages leave after the commit",
         "P1",
         "dispatch.py",
-        "transaction.on_commit(partial(_send_crossing, step, boundary), using=database(), robust=True)",
+        'after_commit(partial(_send_crossing, step, boundary), f"the sending of step {step.pk}")',
         "_send_crossing(step, boundary)",
         "tests/integration/test_start_in_transaction.py::test_a_start_that_is_rolled_back_never_was",
     ),
