@@ -36,8 +36,14 @@ class ReadOnly(AnyAdmin):
 class CustomerAdmin(CustomersBase):
     """Customers."""
 
-    list_display = ("name", "email")
+    list_display = ("name", "email", "mail_failed_at")
     search_fields = ("name", "email")
+    readonly_fields = ("mail_failed_at",)
+
+    def save_model(self, request: HttpRequest, obj: Customer, form: Any, change: bool) -> None:  # noqa: FBT001 - Django's
+        if "email" in form.changed_data:
+            obj.mail_failed_at = None  # of the other address nothing is known
+        super().save_model(request, obj, form, change)
 
 
 @admin.register(Ticket)

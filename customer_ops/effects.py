@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import DatabaseError
+from pydantic import BaseModel, ConfigDict
 
 from customer_ops import mails, tickets
 from customer_ops.gateways import mail as mail_gateway
@@ -64,6 +65,22 @@ def send_mail(call: EffectCall, *, template: str, request_id: int) -> MailReceip
         # The mail is sent and the receipt says so; the desk's own list may lag behind.
         logger.warning("mail %s is sent, and could not be marked so", mail.message_id)
     return receipt
+
+
+class CustomerReceipt(BaseModel):
+    """Whose record was changed."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    customer_id: int
+
+
+# In the engine's own database: the change, its row in the ledger and its receipt commit together, so it is never in
+# doubt, and a repeated attempt changes nothing.
+@effect(name="customers.give_address_up", provider="desk", receipt=CustomerReceipt, transactional=True)
+def give_address_up(call: EffectCall, *, request_id: int) -> CustomerReceipt:
+    """Note in the customer's record that mail does not reach the address."""
+    return CustomerReceipt(customer_id=mails.give_address_up(request_id))
 
 
 TICKETS_SETTLE_SECONDS: float = getattr(settings, "TICKETS_SETTLE_SECONDS", 90.0)

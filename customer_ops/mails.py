@@ -7,7 +7,7 @@ from django.db import DatabaseError
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from customer_ops.models import Mail, RefundRequest
+from customer_ops.models import Customer, Mail, RefundRequest
 from durableflows import NeverSent, Permanent
 
 SUBJECTS = {
@@ -33,8 +33,16 @@ def compose(template: str, *, request_id: int, message_id: str) -> Mail:
 
 
 def mark_sent(mail: Mail) -> None:
-    """Record that a server took the mail."""
+    """Record that a server took the mail, so that the address is good."""
     Mail.objects.filter(pk=mail.pk, sent_at=None).update(sent_at=timezone.now())
+    Customer.objects.filter(email=mail.to).update(mail_failed_at=None)
+
+
+def give_address_up(request_id: int) -> int:
+    """Write into the customer's record that mail does not reach the address. Returns the customer's id."""
+    customer = Customer.objects.get(orders__charges__refund_requests=request_id)
+    Customer.objects.filter(pk=customer.pk).update(mail_failed_at=timezone.now())
+    return customer.pk
 
 
 def _compose(template: str, *, request_id: int, message_id: str) -> Mail:

@@ -16,10 +16,11 @@ from durableflows.fields import MoneyField
 
 
 class Customer(models.Model):
-    """Somebody who buys."""
+    """Somebody who buys. `mail_failed_at`: a mail to this address was given up then, and none was taken since."""
 
     name = models.CharField(max_length=200)
     email = models.EmailField(unique=True)
+    mail_failed_at = models.DateTimeField(null=True, blank=True)
 
     def __str__(self) -> str:
         return self.name

@@ -146,6 +146,7 @@ EFFECTS = {
     "payments.refund": "the refund",
     "mail.send": "the mail to the customer",
     "tickets.create": "the ticket for an agent",
+    "customers.give_address_up": "the note in the customer’s record",
 }
 """The actions outside, as people call them in the middle of a sentence."""
 

@@ -116,13 +116,17 @@ def _recorded(fact: Fact, line: Line) -> Told:
     text, kind = outcomes.get(fact.text("state"), (line.text, line.kind))
     if fact.text("state") == "UNKNOWN" and fact.data.get("answer") != "unknown":
         return _doubt(fact, line)
-    if fact.text("state") != "CONFIRMED" or outcomes is _OF_MAIL or not outcomes:
+    if fact.text("state") != "CONFIRMED" or outcomes in (_OF_MAIL, _OF_RECORD, {}):
         return text, kind
     looked_up = " (found when the provider was asked)" if fact.data.get("by") == "lookup" else ""
     return f"{text}{f', {fact.reference}' if fact.reference else ''}{looked_up}", kind
 
 
-_SENT_QUIETLY = {"mail.send": "Mail to the customer sent", "tickets.create": "Ticket sent to the help desk"}
+_SENT_QUIETLY = {
+    "mail.send": "Mail to the customer sent",
+    "tickets.create": "Ticket sent to the help desk",
+    "customers.give_address_up": "The customer’s record was changed",
+}
 """What the answer alone says, unless it was sent again or has no answer yet."""
 
 _OF_PAYMENT = {
@@ -145,7 +149,13 @@ _OF_TICKET = {
     "PLANNED": ("The ticket did not reach the help desk", "certain"),
     "UNKNOWN": ("The help desk’s answer was lost: it may have the ticket", "unknown"),
 }
-_OUTCOMES = {"payments.refund": _OF_PAYMENT, "mail.send": _OF_MAIL, "tickets.create": _OF_TICKET}
+_OF_RECORD = {"CONFIRMED": ("Noted in the customer’s record that mail does not reach the address", "done")}
+_OUTCOMES = {
+    "customers.give_address_up": _OF_RECORD,
+    "payments.refund": _OF_PAYMENT,
+    "mail.send": _OF_MAIL,
+    "tickets.create": _OF_TICKET,
+}
 
 
 def _doubt(fact: Fact, line: Line) -> Told:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from customer_ops import policies
-from customer_ops.effects import open_ticket, refund_payment, send_mail
+from customer_ops.effects import give_address_up, open_ticket, refund_payment, send_mail
 from customer_ops.models import RefundRequest
 from customer_ops.models import RefundState as RequestState
 from durableflows import (
@@ -104,8 +104,9 @@ class Refund(Workflow[RefundState]):
         run.effect(send_mail, template=request.state.lower(), request_id=request.pk)
         return _end(request)
 
-    @step(end=True, effects=(open_ticket,), retry=TICKET_RETRY)
+    @step(end=True, effects=(give_address_up, open_ticket), retry=TICKET_RETRY)
     def hand_over(self, run: Run[RefundState]) -> StepReturn:
+        run.effect(give_address_up, request_id=run.state.request_id)
         run.effect(open_ticket, about="untold", request_id=run.state.request_id)
         return _end(_request(run))
 

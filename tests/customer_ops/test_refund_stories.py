@@ -8,10 +8,11 @@ from django.conf import LazySettings
 from django.contrib.auth.models import User
 from django.core import mail
 from django.test import Client
+from django.utils import timezone
 
 from customer_ops import selectors, services
 from customer_ops.gateways.payments import PaymentsClient
-from customer_ops.models import Charge, Mail, RefundRequest, Ticket
+from customer_ops.models import Charge, Customer, Mail, RefundRequest, Ticket
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import Money, api
 from durableflows.core.states import RunState
@@ -197,7 +198,18 @@ def test_a_mail_that_is_refused_for_good_is_handed_to_an_agent_and_the_refund_st
     ticket = Ticket.objects.get()
     assert ticket.subject == "Refund of $60.00 for order R-1 was not told to the customer"
     assert ticket.customer == request.charge.order.customer
+    assert ticket.customer.mail_failed_at is not None
     assert Mail.objects.get().sent_at is None
+
+
+def test_an_address_that_takes_a_mail_again_is_good_again(world: World, payments: PaymentsClient, agent: User) -> None:
+    charge = charge_of(payments, usd("100.00"))
+    Customer.objects.update(mail_failed_at=timezone.now())
+
+    ask(charge, usd("60.00"), agent)
+    world.run_until_idle()
+
+    assert Customer.objects.get().mail_failed_at is None
 
 
 def test_a_right_that_was_lost_while_the_manager_thought_keeps_the_money_here(

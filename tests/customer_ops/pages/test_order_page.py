@@ -8,14 +8,16 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from customer_ops.gateways.payments import PaymentsClient
-from customer_ops.models import Charge, Order, RefundRequest, Ticket
+from customer_ops.models import Charge, Customer, Order, RefundRequest, Ticket
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import api
 from durableflows.models import WorkflowRun
 from durableflows.testing import World, open_request
 from tests.support.desk import make_agent, make_charge, make_order, make_user, run_id_of, usd
 from tests.support.desk_pages import send, text, words
+from tests.support.mail_office import BACKEND
 from tests.support.payments import KEY, call
+from tests.support.smtp_server import smtp_server
 
 REFUNDS = "/v1/refunds"
 CUSTOM = pytest.mark.django_db(transaction=True)
@@ -173,6 +175,33 @@ def test_a_ticket_is_told_as_a_ticket_and_never_as_money(
     assert f"{ticket.provider_id} at the help desk" in shown
     assert "Refunded," not in shown
     assert shown.count("Sent to the payment provider") == 1
+
+
+@CUSTOM
+def test_an_address_that_mail_does_not_reach_is_shown_until_it_is_another(
+    world: World, payments: PaymentsClient, browser: Client, settings: LazySettings
+) -> None:
+    settings.EMAIL_BACKEND, settings.EMAIL_HOST = BACKEND, "127.0.0.1"
+    with smtp_server(RCPT="550 no such mailbox") as server:
+        settings.EMAIL_PORT = server.port
+        send(browser, charge_of(payments, "100.00"))
+        world.run_through()
+
+    given_up = page(browser)
+    boss = Client()
+    boss.force_login(make_user(is_superuser=True, name="boss"))
+    User.objects.filter(username="boss").update(is_staff=True)
+    customer = Customer.objects.get()
+    change = f"/admin/customer_ops/customer/{customer.pk}/change/"
+    boss.post(change, {"name": "Ada B.", "email": customer.email})
+    renamed = page(browser)
+    boss.post(change, {"name": "Ada B.", "email": "ada@elsewhere.example"})
+
+    assert "Mail does not reach this address since" in given_up
+    assert "Noted in the customer’s record that mail does not reach the address" in given_up
+    assert "Ada B." in renamed
+    assert "Mail does not reach" in renamed
+    assert "Mail does not reach" not in page(browser).partition("Charge of")[0]
 
 
 @CUSTOM
