@@ -38,7 +38,7 @@ def inside(error: Exception) -> DurableflowsError | None:
         return meant
     if was_sent_before(error):
         return UnknownOutcome(f"{meant}; something was sent before it", code="sent_before")
-    if any(_is_doubt(earlier) for earlier in handled_before(error)):
+    if _doubts_before(error):
         return UnknownOutcome(f"{meant}; it came while another failure was handled", code="tried_before")
     return meant
 
@@ -52,7 +52,7 @@ def outside(error: Exception) -> DurableflowsError | None:
     meant = inside(error)
     if isinstance(meant, OUTSIDE):
         return meant
-    if isinstance(meant, UnknownOutcome) and only_reads(error):
+    if isinstance(meant, UnknownOutcome) and all(map(only_reads, (error, *_doubts_before(error)))):
         return Transient(str(meant), retry_after_seconds=meant.retry_after_seconds, **meant.details)
     return None
 
@@ -93,6 +93,10 @@ def _by_status(error: Exception, text: str) -> DurableflowsError:
     body = getattr(error, "json_body", {"error": None})
     readable = "html" not in header(headers, "content-type").lower() and isinstance(body, dict) and "error" in body
     return http_failure(status, headers, what=text, readable=readable, code=code)
+
+
+def _doubts_before(error: BaseException) -> list[BaseException]:
+    return [earlier for earlier in handled_before(error) if _is_doubt(earlier)]
 
 
 def _is_doubt(error: BaseException) -> bool:

@@ -114,15 +114,11 @@ def _for_good(error: BaseException) -> bool:
 
 
 def _before_mail(error: BaseException) -> bool:
-    return passes(error, "smtplib", "connect", "ehlo", "helo", "starttls", "login") and not _text_may_have_left(error)
+    return passes(error, "smtplib", "connect", "ehlo", "helo", "starttls", "login")
 
 
 def _before_text(error: BaseException) -> bool:
-    return passes(error, "smtplib", "mail", "rcpt") and not _text_may_have_left(error)
-
-
-def _text_may_have_left(error: BaseException) -> bool:
-    return passes(error, "smtplib", "data", "quit", "__exit__")
+    return passes(error, "smtplib", "mail", "rcpt")
 
 
 def _cause_says_unsent(error: BaseException) -> bool:

@@ -2,13 +2,27 @@
 
 from collections.abc import Mapping
 
-from tests.guards import decisions, effects, events, evidence, leases, limits, lookups, messages, providers, undo, ways
+from tests.guards import (
+    classes,
+    decisions,
+    effects,
+    events,
+    evidence,
+    leases,
+    limits,
+    lookups,
+    messages,
+    providers,
+    undo,
+    ways,
+)
 from tests.guards.values import Change, Guard
 
 CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
     "Effects": effects.GUARDS,
     "Lookups and verdicts": lookups.GUARDS,
     "What providers tell": events.GUARDS,
+    "What exceptions mean": classes.GUARDS,
     "Leases and ends": leases.GUARDS,
     "Undo, and effects in our own database": undo.GUARDS,
     "Messages and sweeps": messages.GUARDS,

@@ -225,6 +225,19 @@ def test_too_many_requests_is_tried_again_and_not_before_the_server_s_time(world
         assert world.clock.now() - began >= timedelta(seconds=120)
 
 
+@CLIENTS
+def test_what_is_in_doubt_is_not_asked_again_before_the_server_s_time(world: World, post: Post):
+    """R11, R13: a 503 may come after the act, and its Retry-After counts all the same."""
+    with raw_server(http("503 Service Unavailable", "{}", retry_after="120", **JSON), DONE) as server:
+        gateway = Gateway(server, post)
+        run = play(world, refund(gateway, keyed=True, lookup=False))
+
+        assert run.state == RunState.SUCCEEDED
+        assert sends(run) == ["unknown", "receipt"]
+        first, second = EffectSend.objects.filter(effect__run=run).order_by("number")
+        assert second.started_at - first.started_at >= timedelta(seconds=120)
+
+
 def test_a_key_in_use_is_waited_for(world: World):
     """R15: the client gave up, the first request is still under way, and then its result is stored."""
     in_progress = http("409 Conflict", '{"error": "a request with this key is in progress"}', **JSON)

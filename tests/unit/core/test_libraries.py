@@ -243,6 +243,15 @@ def test_what_the_server_asked_for_is_kept(error: Exception):
     assert meant.retry_after_seconds == 120
 
 
+def test_a_read_that_fails_while_another_failure_was_handled():
+    """Outside effects: reads may be read again; what may have changed something stays."""
+    read = httpx.ReadTimeout("slow", request=httpx.Request("GET", URL))
+    for handled, wanted in (("GET", Transient), ("POST", type(None))):
+        read.__context__ = httpx.ReadTimeout("slow", request=httpx.Request(handled, URL))
+
+        assert type(libraries.outside(read)) is wanted
+
+
 def test_a_subclass_means_what_its_parent_means():
     class Ours(httpx.ReadTimeout):
         """A project's own."""
