@@ -105,7 +105,7 @@ def take(
     _read(event, body)
     stored = _store(event)
     cross(Boundary.PROVIDER_EVENT_AFTER_COMMIT)
-    if stored.judge_at is not None and stored.verdict == EventVerdict.WAITING:
+    if stored.judge_at is not None and stored.verdict in OPEN_VERDICTS:
         # It is safe already: what fails here is left to a sweep.
         after_commit(partial(settle, stored.pk), f"the judging of event {stored.event_id}")
         stored.refresh_from_db(using=database())
@@ -179,6 +179,8 @@ def _store(event: ProviderEvent) -> ProviderEvent:
         if stored.verdict == EventVerdict.UNREADABLE and event.verdict != EventVerdict.UNREADABLE:
             for name in READ_FIELDS:
                 setattr(stored, name, getattr(event, name))
+        if stored.verdict == EventVerdict.UNMATCHED:  # its effect may be there now, also after a day
+            stored.judge_at = now
         if stored.body_digest != event.body_digest:
             logger.info("a copy of event %s of %s has another body", event.event_id, event.provider)
         stored.copies = stored.copies + 1

@@ -262,6 +262,9 @@ def test_an_event_about_nothing_that_we_know_is_kept_shown_and_left_alone_after_
     event.refresh_from_db()
     assert (event.verdict, event.judge_at) == ("unmatched", None)
     assert event.tries < 20
+    tell("evt_1", told("done", key="nobody's"))
+    event.refresh_from_db()
+    assert (event.verdict, event.copies, event.judge_at) == ("unmatched", 2, None), "looked at once more, in vain"
     assert effect_of(pending).state == EffectState.ACCEPTED
 
 
