@@ -13,12 +13,15 @@ from django.db.models import QuerySet
 
 from durableflows import journal
 from durableflows.core.payload import JSON
+from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import EFFECT_PENDING, EffectState
 from durableflows.core.undo import undo_of
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect
 from durableflows.transactions import database
 
+_ANEW = {EffectState.REJECTED: "did_not_happen", EffectState.ABSENT: "did_not_happen", EffectState.REVERSED: REPEAT}
+"""Of an undo that did not happen, or happened and did not last: the verdict with which it is sent under a new key."""
 LEFT = (EffectState.CONFIRMED, EffectState.UNDOING, EffectState.UNDO_FAILED)
 """States in which what has happened stands."""
 
@@ -84,14 +87,15 @@ def has_open_undo(row: SideEffect) -> bool:
 
 
 def try_again(run: WorkflowRun, by: str, reason: str, now: datetime) -> int:
-    """Let what could not be undone be undone anew. An undo that was refused gets a new key: its refusal is known."""
+    """Let what could not be undone be undone anew. An undo that was refused, or did not last, gets a new key."""
     rows = list(_done(run).filter(state=EffectState.UNDO_FAILED).order_by("id"))
     for row in rows:
         row.undo_again()
         row.store("state")
         last = SideEffect.objects.using(database()).filter(undoes=row).order_by("-issue").first()
-        if last is not None and last.state in (EffectState.REJECTED, EffectState.ABSENT) and not last.verdict:
-            last.verdict, last.verdict_by, last.verdict_reason, last.verdict_at = "did_not_happen", by, reason, now
+        verdict = _ANEW.get(EffectState(last.state), "") if last is not None else ""
+        if last is not None and verdict and not last.verdict:
+            last.verdict, last.verdict_by, last.verdict_reason, last.verdict_at = verdict, by, reason, now
             last.store("verdict", "verdict_by", "verdict_reason", "verdict_at")
     return len(rows)
 
@@ -99,19 +103,27 @@ def try_again(run: WorkflowRun, by: str, reason: str, now: datetime) -> int:
 def follow(run_locked: WorkflowRun, step_locked: StepRun, undo_locked: SideEffect, now: datetime) -> None:
     """Write what the row of an undo makes of the effect that it undoes: in the same commit.
 
-    Late too: an undo may be found to have happened, or not, when its step is closed and its run has ended
+    Late too: an undo may be found to have happened, or not, or be taken back by its provider, when its step is closed
+    and its run has ended; and while what it undoes waits to be undone anew
     """
     if undo_locked.undoes_id is None:
         return
     row = lock_effect(undo_locked.undoes_id)
-    if undo_locked.state == EffectState.CONFIRMED and row.state in (EffectState.UNDOING, EffectState.UNDO_FAILED):
+    if undo_locked.state == EffectState.CONFIRMED and row.state in LEFT:
         row.finish_undo()
         row.store("state")
         _note(run_locked, step_locked, "effect.undone", row, now)
-    elif row.state == EffectState.UNDOING and step_locked.ended_at is not None and not has_open_undo(row):
+    elif _has_failed(row, step_locked, undo_locked) and not has_open_undo(row):
         row.fail_undo()
-        row.store("state")
+        row.reason = undo_locked.reason[:2000]
+        row.store("state", "reason")
         _note(run_locked, step_locked, "effect.undo_failed", row, now)
+
+
+def _has_failed(row: SideEffect, step: StepRun, undo: SideEffect) -> bool:
+    if undo.state == EffectState.REVERSED and row.state == EffectState.UNDONE:
+        return True
+    return row.state == EffectState.UNDOING and step.ended_at is not None
 
 
 def _note(run: WorkflowRun, step: StepRun, kind: str, row: SideEffect, now: datetime) -> None:

@@ -147,6 +147,7 @@ RUN_COMPENSABLE = frozenset(
         RunState.SUCCEEDED,
         RunState.FAILED,
         RunState.CANCELLED,
+        RunState.COMPENSATED,
         RunState.COMPENSATION_FAILED,
         RunState.EXHAUSTED_BUDGET,
         RunState.DEADLINE_EXCEEDED,
@@ -261,8 +262,11 @@ EFFECT_MOVES: Moves[EffectState] = {
     "doubt": (frozenset({EffectState.DISPATCHED, EffectState.ACCEPTED}), EffectState.UNKNOWN),
     "find_absent": (frozenset({EffectState.UNKNOWN}), EffectState.ABSENT),
     "undo": (frozenset({EffectState.CONFIRMED}), EffectState.UNDOING),
-    "finish_undo": (frozenset({EffectState.UNDOING, EffectState.UNDO_FAILED}), EffectState.UNDONE),
-    "fail_undo": (frozenset({EffectState.UNDOING}), EffectState.UNDO_FAILED),
+    "finish_undo": (
+        frozenset({EffectState.CONFIRMED, EffectState.UNDOING, EffectState.UNDO_FAILED}),
+        EffectState.UNDONE,
+    ),
+    "fail_undo": (frozenset({EffectState.UNDOING, EffectState.UNDONE}), EffectState.UNDO_FAILED),
     "undo_again": (frozenset({EffectState.UNDO_FAILED}), EffectState.CONFIRMED),
     "reverse": (frozenset({EffectState.CONFIRMED, EffectState.ACCEPTED}), EffectState.REVERSED),
 }

@@ -46,8 +46,8 @@ def _compensate(given: Order) -> WorkflowRun:
 
 def is_undone(run: WorkflowRun) -> bool:
     """Is it undone, or about to be, whoever wanted that?"""
-    if run.ended_at is not None:
-        return bool(run.state == RunState.COMPENSATED)
+    if run.ended_at is not None:  # what came to light since, or did not last, may be undone still
+        return bool(run.state == RunState.COMPENSATED and not undoing.names_left(run))
     return run.ending_reason == EndingReason.COMPENSATE or run.ending_phase in (
         EndingPhase.UNDOING,
         EndingPhase.UNDONE,
