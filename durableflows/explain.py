@@ -14,8 +14,9 @@ from durableflows.core.states import (
     EFFECT_OPEN,
     EffectState,
 )
+from durableflows.explain_events import say
 from durableflows.explain_rows import Rows
-from durableflows.explain_words import Fact, plain, reference_of, say, state_words
+from durableflows.explain_words import Fact, plain, reference_of, state_words
 from durableflows.models import RunEvent, SideEffect, WorkflowRun
 
 

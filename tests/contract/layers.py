@@ -157,6 +157,7 @@ DOCTOR = (
 # What people and programs ask the engine.
 DOORS = (
     "explain_words",
+    "explain_events",
     "explain_rows",
     "explain_standing",
     "explain_next",
