@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from durableflows import DurableflowsError, KeyConflict, http_failure
+from durableflows import AlreadyDone, DurableflowsError, KeyConflict, http_failure
 
 # The provider's limiter and its lock stand in front of its endpoints; with any status, nothing has begun.
 NOT_PROCESSED_CODES = frozenset({"rate_limit", "lock_timeout"})
@@ -42,6 +42,8 @@ def failure_of(status: int, headers: httpx.Headers, body: bytes, *, what: str) -
     is_in_use = error.code == "idempotency_key_in_use" or (status == 409 and error.type == "idempotency_error")
     if error.type == "idempotency_error" and not is_in_use:
         return KeyConflict(f"{what}: answered {status} {error.code or error.type}: {error.message}")
+    if "_already_" in error.code:  # by our own first request, or by somebody else: it is looked up
+        return AlreadyDone(f"{what}: answered {status} {error.code}: {error.message}", code=error.code, status=status)
     return http_failure(
         status,
         headers,

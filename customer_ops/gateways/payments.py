@@ -53,7 +53,8 @@ class PaymentsClient:
         """Give money back, once for each `call.key`.
 
         Raises by how far it got: NeverSent; Transient: not processed; Permanent: refused, with the provider's `code`,
-        or made and failed; NeedsHuman: our key; KeyInUse; KeyConflict; UnknownOutcome.
+        or made and failed; CredentialsRefused: our key, NeedsHuman: none; AlreadyDone; KeyInUse; KeyConflict;
+        UnknownOutcome.
         """
         what = f"refund of {charge_id} at {self._host}"
         params: stripe.params.RefundCreateParams = {

@@ -8,6 +8,7 @@ from customer_ops.gateways.payment_amounts import from_provider, to_provider
 from customer_ops.gateways.payments import PaymentsClient, RefundReceipt
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import (
+    AlreadyDone,
     CredentialsRefused,
     KeyConflict,
     KeyInUse,
@@ -38,6 +39,7 @@ ODD_ANSWERS = [
     (http("402 Payment Required", _error("card_error", "expired_card")), Permanent),
     (http("403 Forbidden", _error("invalid_request_error")), Permanent),
     (http("404 Not Found", _error("invalid_request_error", "resource_missing")), Permanent),
+    (http("400 Bad Request", _error("invalid_request_error", "charge_already_refunded")), AlreadyDone),
     (http("401 Unauthorized", _error("invalid_request_error")), CredentialsRefused),
     (http("401 Unauthorized", HTML), CredentialsRefused),
     (http("400 Bad Request", _error("idempotency_error")), KeyConflict),

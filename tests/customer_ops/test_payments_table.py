@@ -13,9 +13,10 @@ from django.conf import LazySettings
 from customer_ops.effects import refund_payment
 from customer_ops.gateways.payments import PaymentsClient
 from customer_ops.sandbox.control import RunningSandbox
+from durableflows import Money
 from durableflows.testing import next_due, virtual
 from tests.support.adapters import Seen, declared, line, paid, play
-from tests.support.payments import KEY, TEN
+from tests.support.payments import KEY, TEN, USD, call
 
 pytestmark = pytest.mark.django_db
 
@@ -149,6 +150,22 @@ def test_a_request_that_is_still_in_progress_is_waited_for_under_its_key(
     sent = sandbox.books().requests_to("/v1/refunds")
     assert [one["status"] for one in sent] == [200, 409, 409, 200]
     assert len({one["idempotency_key"] for one in sent}) == 1
+
+
+def test_a_charge_that_somebody_else_has_refunded_is_looked_into(
+    account: None, sandbox: RunningSandbox, payments: PaymentsClient, charge: str
+) -> None:
+    """R13: "already refunded" is neither believed nor a failure; no refund has our key, so a person decides."""
+    payments.refund(call("by_hand"), charge_id=charge, amount=Money(10_000, USD))
+    with virtual() as world:
+        went = play(
+            world,
+            declared(refund_payment, is_silent=False),
+            {"charge_id": charge, "amount": TEN},
+            books=lambda key: paid(sandbox.books(), key),
+        )
+
+    assert went == line("AlreadyDone", "UNKNOWN", "ABSENT", sends=1, lookups=1, books=0)
 
 
 def test_a_closed_provider_costs_sends_that_never_left(
