@@ -32,12 +32,15 @@ def left(run: WorkflowRun) -> list[WorkflowRun]:
 
 
 def due() -> QuerySet[WorkflowRun]:
-    """The children that are to be undone, since the runs that started them are."""
+    """The children that are to be undone, since the runs that started them are.
+
+    A parent that settles what is open is ENDING: by that an index finds it among all runs
+    """
     parent = Q(parent__ending_reason=EndingReason.COMPENSATE)
     for reason in (EndingReason.FAILURE, EndingReason.CANCEL):
         parent |= Q(**{"parent__ending_reason": reason, f"parent__manifest__undo__{reason}": True})
     rows = WorkflowRun.objects.using(database()).filter(
-        parent, parent__ended_at__isnull=True, parent__ending_phase=EndingPhase.SETTLING, parent_step__of_cleanup=False
+        parent, parent__state=RunState.ENDING, parent__ending_phase=EndingPhase.SETTLING, parent_step__of_cleanup=False
     )
     live = Q(ended_at__isnull=True, ending_phase=EndingPhase.SETTLING) & ~Q(ending_reason=EndingReason.COMPENSATE)
     return rows.filter(live | Q(state__in=TO_UNDO))

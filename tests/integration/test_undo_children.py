@@ -17,12 +17,14 @@ from durableflows import (
     fail,
     step,
     succeed,
+    undo_children,
 )
 from durableflows.core.states import RunState
 from durableflows.models import WorkflowRun
 from durableflows.testing import World
 from tests.support.flows import raise_without_acting
 from tests.support.look import fresh, state_of
+from tests.support.many import copy_run
 from tests.support.rooms import broken, cancel
 from tests.support.trips import Agency, Trip, at, books, trip_workflow, undo_at
 
@@ -125,3 +127,15 @@ def test_a_child_whose_parent_goes_on_is_not_undone_alone(world: World):
 
     with pytest.raises(TooLate, match="compensate that one"):
         api.compensate(WorkflowRun.objects.get(parent=run).pk, reason="alone")
+
+
+@pytest.mark.postgres
+def test_a_sweep_looks_for_children_to_be_undone_among_runs_that_are_ending_alone(world: World):
+    """It asks each second, however many runs go on."""
+    office = Agency()
+    office.fails("confirm", ZeroDivisionError("ours"))
+    run = start(office, Agency(end=succeed()))
+    world.run_through()
+    copy_run(run.pk, 3000)
+
+    assert "durableflows_run_ending" in undo_children.due().explain()
