@@ -25,7 +25,7 @@ def as_data(workflow: WorkflowDefinition) -> dict[str, object]:
         "workflow": workflow.name,
         "version": workflow.version,
         "steps": {step.name: of_step(step) for step in workflow.steps.values()},
-        "effects": {effect.name: of_effect(effect) for effect in workflow.effects.values()},
+        "effects": {effect.name: of_effect(effect) for effect in _outside(workflow)},
     }
 
 
@@ -34,9 +34,14 @@ def as_lines(workflow: WorkflowDefinition) -> list[str]:
     lines = [f"{workflow.name}, version {workflow.version}"]
     for step in workflow.steps.values():
         lines += section(f"step {step.name}", table(of_step(step), STEP_COLUMNS))
-    for effect in workflow.effects.values():
+    for effect in _outside(workflow):
         lines += section(f"effect {effect.name}", table(of_effect(effect), EFFECT_COLUMNS))
     return lines
+
+
+def _outside(workflow: WorkflowDefinition) -> list[EffectDefinition[object]]:
+    """The effects that may be in doubt: what commits with its row never is."""
+    return [effect for effect in workflow.effects.values() if not effect.transactional]
 
 
 def of_step(step: StepDefinition) -> list[Row]:

@@ -40,6 +40,9 @@ def as_data(workflow: WorkflowDefinition) -> Data:
         "budget": dict(pinned(workflow.budget)),
         "cleanup": {"on_failure": workflow.on_failure, "on_cancel": workflow.on_cancel},
         "cleanup_seconds": workflow.cleanup_within.total_seconds(),
+        "undo": {"on_failure": workflow.undo_on_failure, "on_cancel": workflow.undo_on_cancel},
+        "undo_seconds": workflow.undo_within.total_seconds(),
+        "undo_steps": [_step(workflow, step) for step in workflow.undo_steps.values()],
         "steps": [_step(workflow, step) for step in workflow.steps.values()],
         "effects": [_effect(workflow, effect) for effect in workflow.effects.values()],
         "merges": {name: str(merge) for name, merge in workflow.merges.items()},
@@ -94,7 +97,9 @@ def _effect(workflow: WorkflowDefinition, effect: EffectDefinition[object]) -> D
         "name": effect.name,
         "version": effect.version,
         "provider": effect.provider,
-        "used_by": [step.name for step in workflow.steps.values() if effect in step.effects],
+        "used_by": [step.name for step in workflow.all_steps if effect in step.effects],
+        "undo": None if effect.undo is None else effect.undo.name,
+        "transactional": effect.transactional,
         "key_window_seconds": _seconds(effect.key_window),
         "lookup": _name(effect.lookup),
         "resend_when_absent": effect.resend_when_absent,
@@ -146,6 +151,7 @@ def as_lines(workflow: WorkflowDefinition) -> list[str]:
         plain(f"{workflow.name}, version {workflow.version}: {workflow.doc or 'without a description'}"),
         f"ends after {span(workflow.deadline)} at the latest"
         + (f"; a run may use {', '.join(budget)}" if budget else "; without a budget"),
+        *_undo_lines(workflow),
         *(
             f"before it ends as {end}: {step}, within {span(workflow.cleanup_within)}"
             for end, step in _cleanups(workflow)
@@ -153,6 +159,18 @@ def as_lines(workflow: WorkflowDefinition) -> list[str]:
         *section("steps", [line for step in workflow.steps.values() for line in _step_lines(step)]),
         *section("effects", [line for effect in workflow.effects.values() for line in _effect_lines(effect)]),
     ]
+
+
+def _undo_lines(workflow: WorkflowDefinition) -> Iterator[str]:
+    if not workflow.undo_steps:
+        return
+    asked = (("FAILED", workflow.undo_on_failure), ("CANCELLED", workflow.undo_on_cancel))
+    ends = [end for end, is_asked in asked if is_asked]
+    when = f"before it would end as {' or '.join(ends)}, and when" if ends else "when"
+    yield (
+        f"{when} a step returns compensate(...) or a person says so: what it did is undone, newest first, "
+        f"within {span(workflow.undo_within)}"
+    )
 
 
 def _cleanups(workflow: WorkflowDefinition) -> list[tuple[str, str]]:
@@ -205,6 +223,11 @@ def _tries(retry: Retry) -> str:
 
 def _effect_lines(effect: EffectDefinition[object]) -> Iterator[str]:
     yield plain(f"{effect.name}, version {effect.version}, at {effect.provider}")
+    if effect.undo is not None:
+        yield f"  undone by {effect.undo.name}"
+    if effect.transactional:
+        yield f"  commits with its row and its receipt, within {effect.timeout_seconds:g} s; never in doubt"
+        return
     yield f"  one call ends within {effect.timeout_seconds:g} s, and may arrive until {effect.settle_seconds:g} s later"
     window = effect.resend_window
     if window is not None:
@@ -243,7 +266,13 @@ def as_mermaid(workflow: WorkflowDefinition) -> str:
         lines += [f"    step_{step.name} -->{f'|{when}|' if when else ''} step_{to}" for to, when in edges(step)]
         lines += [f"    step_{step.name} --> done((end))"] if step.end else []
     lines += [f"    {end.lower()}(({end.lower()})) --> step_{step}" for end, step in _cleanups(workflow)]
-    lines += _effect_nodes(list(workflow.effects.values()), list(workflow.steps.values()))
+    effects = list(workflow.effects.values())
+    lines += _effect_nodes(effects, list(workflow.steps.values()))
+    lines += [
+        f"    effect_{number} -. undone by .-> effect_{effects.index(effect.undo)}"
+        for number, effect in enumerate(effects)
+        if effect.undo is not None
+    ]
     return "\n".join(lines)
 
 

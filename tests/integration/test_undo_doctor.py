@@ -9,13 +9,14 @@ from durableflows.core.outcomes import Answer, AnswerKind
 from durableflows.core.states import RunState
 from durableflows.ledger import Reserved
 from durableflows.ledger_answers import record
+from durableflows.management import plans
 from durableflows.models import EffectSend, SideEffect, WorkflowRun
 from durableflows.testing import World
 from tests.support.flows import Fault, act_then_raise, raise_without_acting
 from tests.support.look import fresh, state_of
 from tests.support.play import stage
 from tests.support.rooms import broken, cancel
-from tests.support.trips import Agency, books, start
+from tests.support.trips import Agency, books, start, trip_workflow
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -233,3 +234,13 @@ def test_what_is_undone_is_done_anew_under_another_key(world: World):
     assert isinstance(again, Reserved)
     assert again.call.key != row.key
     assert SideEffect.objects.get(key=again.call.key).replaces_id == row.pk
+
+
+def test_the_plan_says_what_undoes_what(world: World):
+    definition = trip_workflow(Agency()).definition
+
+    lines = plans.as_lines(definition)
+
+    assert any("before it would end as FAILED or CANCELLED" in line for line in lines)
+    assert lines.count("    undone by hotels.cancel") == 1
+    assert "effect_0 -. undone by .->" in plans.as_mermaid(definition)
