@@ -24,6 +24,7 @@ from durableflows.errors import ConcurrentChange, InvalidDefinition
 from durableflows.leases import Lease
 from durableflows.ledger import Stored
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_run, lock_step
 from durableflows.transactions import database
 
@@ -92,7 +93,7 @@ def _insert(row: SideEffect, lease: Lease, receipt: JSON, now: datetime) -> None
     row.confirm()
     row.send_count, row.receipt = 1, receipt
     row.first_dispatched_at = row.dispatched_at = row.settled_at = now
-    row.save(using=database(), force_insert=True)
+    insert(row, database())
     send = EffectSend(
         effect=row,
         number=1,
@@ -107,7 +108,7 @@ def _insert(row: SideEffect, lease: Lease, receipt: JSON, now: datetime) -> None
         closes_at=now,
         ended_at=now,
     )
-    send.save(using=database(), force_insert=True)
+    insert(send, database())
 
 
 def _note(run: WorkflowRun, step: StepRun, row: SideEffect) -> None:

@@ -14,6 +14,7 @@ from durableflows.core.payload import JSON
 from durableflows.core.states import EffectState, EndingPhase, StepState
 from durableflows.core.undo import UNDOES, step_name, undo_of
 from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_step
 from durableflows.transactions import database
 
@@ -74,7 +75,7 @@ def _step(run: WorkflowRun, row: SideEffect, now: datetime) -> StepRun:
     step.input, step.base_sequence = {UNDOES: item}, run.checkpoint_sequence
     integrity.seal_input(step)
     arrivals.make_due(step, now)
-    step.save(using=database(), force_insert=True)
+    insert(step, database())
     return step
 
 

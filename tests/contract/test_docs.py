@@ -106,3 +106,11 @@ def test_every_page_can_be_reached_from_the_readme():
 @PAGES
 def test_nothing_is_promised_for_later(page: Path):
     assert not SOFT.findall(page.read_text("utf-8"))
+
+
+def test_each_decision_has_a_number_of_its_own_and_says_it():
+    decisions = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    numbers = [page.name[:3] for page in decisions]
+
+    assert numbers == [f"{number:03}" for number in range(1, len(decisions) + 1)]
+    assert [page.read_text("utf-8")[2:5] for page in decisions] == numbers
