@@ -1,6 +1,6 @@
 """What stands between runs and a provider: its breaker, its limits, and who waits."""
 
-from tests.guards.finders import LIMITS, PROVIDERS, PROVIDERS_AT_ONCE
+from tests.guards.finders import LIMITS, PAUSED, PROVIDERS, PROVIDERS_AT_ONCE
 from tests.guards.values import Change, Guard
 
 LOCKED = "select_for_update(no_key=True)\n    row = rows.filter(pk=provider).first()"
@@ -92,7 +92,7 @@ GUARDS = (
         "core/breaker.py",
         "    if breaker.state is BreakerState.PAUSED:\n        return Gate.HOLD\n",
         "",
-        PROVIDERS + "test_a_pause_lasts_until_somebody_resumes_it",
+        PAUSED + "test_a_pause_lasts_until_somebody_resumes_it",
     ),
     Guard(
         "refused credentials pause the provider",
@@ -100,7 +100,7 @@ GUARDS = (
         "providers.py",
         "    if answer.kind is AnswerKind.CREDENTIALS:\n",
         "    if answer.kind is None:\n",
-        PROVIDERS + "test_expired_credentials_pause_the_provider_and_a_person_is_told_once",
+        PAUSED + "test_expired_credentials_pause_the_provider_and_a_person_is_told_once",
     ),
     Guard(
         "refused credentials park no run",
@@ -108,7 +108,7 @@ GUARDS = (
         "context.py",
         "        if answer.kind is AnswerKind.CREDENTIALS and state is EffectState.PLANNED:\n",
         "        if state is None:\n",
-        PROVIDERS + "test_expired_credentials_pause_the_provider_and_a_person_is_told_once",
+        PAUSED + "test_expired_credentials_pause_the_provider_and_a_person_is_told_once",
     ),
     Guard(
         "refused credentials are one alarm",
@@ -116,7 +116,7 @@ GUARDS = (
         "providers.py",
         "    if row.state == BreakerState.PAUSED or not breakers.counts(_value(row), send.started_at):\n",
         "    if not breakers.counts(_value(row), send.started_at):\n",
-        PROVIDERS + "test_two_that_learn_at_once_that_credentials_are_refused_are_one_alarm",
+        PAUSED + "test_two_that_learn_at_once_that_credentials_are_refused_are_one_alarm",
     ),
     Guard(
         "a provider that is left alone is not asked",
@@ -124,7 +124,7 @@ GUARDS = (
         "lookups.py",
         "    if not _is_due(row, now) or providers.is_left_alone(row.provider, now):\n",
         "    if not _is_due(row, now):\n",
-        PROVIDERS + "test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_up",
+        PAUSED + "test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_up",
     ),
     Guard(
         "who may not operate pauses no provider",
@@ -132,7 +132,7 @@ GUARDS = (
         "services/providers.py",
         "    if not by.has_perm(OPERATE):\n",
         "    if by.pk is None:\n",
-        PROVIDERS + "test_who_may_not_operate_changes_nothing",
+        PAUSED + "test_who_may_not_operate_changes_nothing",
     ),
     Guard(
         "who acts in some tenants pauses no provider of all",
@@ -140,7 +140,7 @@ GUARDS = (
         "services/providers.py",
         "    if settings().TENANTS_OF and tenants_of(by) is not None:\n",
         "    if by.pk is None:\n",
-        PROVIDERS + "test_who_may_not_operate_changes_nothing",
+        PAUSED + "test_who_may_not_operate_changes_nothing",
     ),
     Guard(
         "looking again is no attempt",
@@ -172,7 +172,7 @@ GUARDS = (
         "providers.py",
         "        step.tries_since = min(now, step.tries_since + max(timedelta(0), now - step.held_since))\n",
         "        pass\n",
-        PROVIDERS + "test_time_in_line_is_not_time_of_trying",
+        PAUSED + "test_time_in_line_is_not_time_of_trying",
     ),
     Guard(
         "waiting for a provider is not idling",
@@ -252,7 +252,7 @@ GUARDS = (
         "services/sweeps.py",
         '    "held steps": providers.let_go_on,\n',
         "",
-        PROVIDERS + "test_a_person_pauses_and_resumes_a_provider",
+        PAUSED + "test_a_person_pauses_and_resumes_a_provider",
     ),
     Guard(
         "at the cool-down's end one of those that wait goes on",

@@ -4,17 +4,13 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from django.contrib.auth.models import Permission, User
-from django.test import override_settings
 
-from durableflows import CredentialsRefused, NeverSent, Permanent, Retry, Transient, UnknownOutcome, api, signals
-from durableflows.core.states import EffectState, ParkedReason, RunState, StepState
+from durableflows import NeverSent, Permanent, Retry, Transient, UnknownOutcome, api
+from durableflows.core.states import RunState
 from durableflows.doctor import Severity
-from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import BreakerChange, EffectSend, RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
 from durableflows.services import providers as service
 from durableflows.testing import Boundary, Crash, World, crash_at
-from tests.support import trips
 from tests.support.flows import Fault, Provider, act_then_raise, pay_effect, raise_without_acting
 from tests.support.payers import (
     DOWN,
@@ -205,26 +201,6 @@ def test_a_prober_that_was_taken_for_dead_says_nothing_any_more(world: World):
     assert states(runs) == {RunState.RUNNING}
 
 
-def test_two_that_learn_at_once_that_credentials_are_refused_are_one_alarm(world: World):
-    provider = Provider(faults=[raise_without_acting(CredentialsRefused("expired"))] * 2)
-    runs = start_many(provider, 2)
-    steps = ready_to_pay(world, runs)
-    inside: list[object] = []
-
-    def the_other_too(call: object) -> None:
-        inside.append(call)
-        if len(inside) == 1:
-            world.deliver("pay.pay", (str(steps[1].run_id), str(steps[1].pk)))
-
-    provider.before_call = the_other_too
-    world.deliver("pay.pay", (str(steps[0].run_id), str(steps[0].pk)))
-
-    assert len(inside) == 2
-    assert (breaker().state, BreakerChange.objects.count()) == ("paused", 1)
-    assert WorkflowRun.objects.exclude(alert="").count() == 1
-    assert {step.held_for for step in held()} == {"breaker"}
-
-
 def test_the_doctor_names_a_probe_that_nobody_has_taken_over(world: World):
     provider = Provider()
     trip(world, provider)
@@ -286,49 +262,6 @@ def test_in_doubt_counts_as_a_failure_and_is_settled_after_the_pause(world: Worl
     assert len(provider.acts) == len(set(provider.acts)) == 6
 
 
-def test_an_effect_in_doubt_is_not_sent_again_after_its_key_window_however_long_the_provider_is_paused(world: World):
-    """P5, rule 9: what waits for a paused provider is looked up when its key is too old, never sent blindly."""
-    provider = Provider(faults=[act_then_raise(UnknownOutcome("500"))])
-    [run] = start_many(provider, 1)
-    world.run_until_idle()
-    api.pause_provider(NAME, reason="maintenance")
-    for pause in ({"minutes": 1}, {"hours": 23}):
-        world.clock.advance(**pause)
-        world.run_until_idle()
-    assert pay_of(run).held_by == NAME
-
-    world.clock.advance(hours=2)
-    world.run_until_idle()
-    assert pay_of(run).state == StepState.NEEDS_RECONCILIATION
-    assert provider.lookups == [], "nothing leaves for a provider that is paused"
-    assert "it waits for test: paused since" in api.explain(run).sentence
-    api.resume_provider(NAME, reason="it is over")
-    world.run_through()
-
-    assert states([run]) == {RunState.SUCCEEDED}
-    assert (len(provider.sends), len(provider.lookups)) == (1, 1)
-
-
-def test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_up(world: World):
-    """Ten questions that nobody can answer would ask a person for each run."""
-    provider = Provider(faults=[raise_without_acting(UnknownOutcome("read timed out"))])
-    effect = pay_effect(provider, key_window=None)
-    [run] = start_many(provider, 1, effect)
-    world.run_until_idle()
-    api.pause_provider(NAME, reason="maintenance")
-
-    for _ in range(30):
-        world.clock.advance(minutes=10)
-        world.run_until_idle()
-    assert (provider.lookups, SideEffect.objects.get().lookup_count) == ([], 0)
-    assert not pay_of(run).needs_person
-    assert not found(Severity.BROKEN)
-    api.resume_provider(NAME, reason="it is over")
-    world.run_through()
-
-    assert len(provider.lookups) == 1
-
-
 def test_a_manager_reads_why_it_waits_and_what_comes(world: World):
     provider = Provider()
     runs = trip(world, provider)
@@ -340,132 +273,6 @@ def test_a_manager_reads_why_it_waits_and_what_comes(world: World):
     assert story.next_at is not None
     assert any(line.kind == "waiting" and "waits for test" in line.text for line in story.lines)
     assert "provider-open" in codes()
-
-
-def test_a_person_pauses_and_resumes_a_provider(world: World):
-    provider = Provider()
-    heard: list = []
-    listen = lambda **told: heard.append((told["state"], told["actor_name"]))  # noqa: E731
-    signals.provider_changed.connect(listen)
-    runs = start_many(provider, 2)
-    operator = operator_named("ola")
-
-    api.pause_provider(NAME, by=operator, reason="their status page says so")
-    api.pause_provider(NAME, by=operator, reason="again")
-    world.run_until_idle()
-    assert (len(provider.sends), len(held())) == (0, 2)
-    assert "paused since 09:00 by ola: their status page says so; until a person" in api.explain(runs[0]).sentence
-    assert "provider-paused" in codes()
-    api.resume_provider(NAME, by=operator, reason="it is over")
-    world.run_until_idle()
-
-    assert states(runs) == {RunState.SUCCEEDED}
-    changes = list(BreakerChange.objects.order_by("at", "id").values_list("state", "actor_name", "reason"))
-    assert changes == [("paused", "ola", "their status page says so"), ("closed", "ola", "it is over")]
-    assert heard == [("paused", "ola"), ("closed", "ola")]
-
-
-def test_a_pause_lasts_until_somebody_resumes_it(world: World):
-    provider = Provider()
-    runs = start_many(provider, 1)
-    api.pause_provider(NAME, reason="closed on Sundays")
-
-    for _ in range(20):
-        world.clock.advance(hours=6)
-        world.run_until_idle()
-
-    assert (provider.sends, states(runs)) == ([], {RunState.RUNNING})
-    assert StepAttempt.objects.filter(step=pay_of(runs[0])).count() == 1
-
-
-def test_who_may_not_operate_changes_nothing(world: World):
-    start_many(Provider(), 1)
-    somebody, operator = User.objects.create(username="sam"), operator_named("ola")
-
-    with pytest.raises(NotAllowed):
-        api.pause_provider(NAME, by=somebody, reason="x")
-    with pytest.raises(NotFoundError, match="did you mean 'test'"):
-        api.pause_provider("tests", by=operator, reason="x")
-    with pytest.raises(InvalidState):
-        api.pause_provider(NAME, by=operator, reason=" ")
-    with override_settings(DURABLEFLOWS={"TENANTS_OF": "tests.support.tenants.of"}), pytest.raises(NotAllowed):
-        api.pause_provider(NAME, by=operator, reason="x")
-    assert not BreakerChange.objects.exists()
-
-
-def test_expired_credentials_pause_the_provider_and_a_person_is_told_once(world: World):
-    """Design, section 5: a person; the provider is paused, the runs wait, nothing is charged."""
-    provider = Provider(faults=[raise_without_acting(CredentialsRefused("api key expired"))] * 3)
-    runs = start_many(provider, 6)
-
-    world.run_until_idle()
-    world.clock.advance(hours=5)
-    world.run_until_idle()
-
-    assert len(provider.sends) == 1
-    assert breaker().state == "paused"
-    assert BreakerChange.objects.count() == 1
-    assert states(runs) == {RunState.RUNNING}
-    assert WorkflowRun.objects.exclude(alert="").count() == 1
-    first = pay_of(runs[0])
-    assert first.attempts - first.attempts_forgiven == 0
-    assert SideEffect.objects.get().state == EffectState.PLANNED
-    provider.faults.clear()
-    api.resume_provider(NAME, reason="a new key is in place")
-    world.run_through()
-    assert states(runs) == {RunState.SUCCEEDED}
-    assert not found(Severity.BROKEN)
-
-
-def test_a_refusal_of_old_credentials_that_comes_after_the_resume_pauses_nothing(world: World):
-    provider = Provider()
-    runs = start_many(provider, 1)
-
-    def resumed_meanwhile(call: object) -> None:
-        world.clock.advance(seconds=1)
-        api.pause_provider(NAME, reason="the key is being changed")
-        api.resume_provider(NAME, reason="done")
-
-    provider.before_call = resumed_meanwhile
-    provider.faults = [raise_without_acting(CredentialsRefused("expired"))]
-    [step] = ready_to_pay(world, runs)
-    world.deliver("pay.pay", (str(step.run_id), str(step.pk)))
-    assert breaker().state == "closed"
-    provider.before_call = None
-    world.run_through()
-
-    assert states(runs) == {RunState.SUCCEEDED}
-
-
-def test_time_in_line_is_not_time_of_trying(world: World):
-    """P7: `Retry.within` bounds tries, and a paused provider is not one."""
-    provider = Provider(faults=[DOWN])
-    [run] = start_many(provider, 1, retry=Retry(attempts=4, base_seconds=2, within=timedelta(hours=1)))
-    world.run_until_idle()
-    api.pause_provider(NAME, reason="maintenance")
-    for pause in ({"minutes": 1}, {"hours": 5}):
-        world.clock.advance(**pause)
-        world.run_until_idle()
-    provider.faults = [DOWN]
-    api.resume_provider(NAME, reason="it is over")
-    world.run_until_idle()
-
-    assert pay_of(run).state == StepState.RETRY_SCHEDULED
-    world.run_through()
-    assert states([run]) == {RunState.SUCCEEDED}
-
-
-def test_retry_within_still_ends_the_tries_of_a_step(world: World):
-    provider = Provider(faults=[DOWN] * 4)
-    [run] = start_many(
-        provider, 1, retry=Retry(attempts=9, base_seconds=600, cap_seconds=3600, within=timedelta(hours=1))
-    )
-
-    world.run_through()
-
-    assert WorkflowRun.objects.get(pk=run).parked_reason == ParkedReason.NEEDS_PERSON
-    sends = EffectSend.objects.order_by("started_at")
-    assert sends.last().started_at - sends.first().started_at <= timedelta(hours=1)  # type: ignore[union-attr]
 
 
 def test_a_run_that_waits_is_cancelled_at_once(world: World):
@@ -498,27 +305,3 @@ def test_another_provider_is_not_touched(world: World):
         world.run_until_idle()
 
         assert states([run]) == {RunState.SUCCEEDED}
-
-
-def operator_named(name: str) -> User:
-    user = User.objects.create(username=name)
-    user.user_permissions.add(Permission.objects.get(codename="operate_run"))
-    return User.objects.get(pk=user.pk)
-
-
-def test_an_undo_waits_for_its_provider_too(world: World):
-    def pause_when_it_begins(kind: str, **told: object) -> None:
-        if kind == "run.undo_began":
-            api.pause_provider("agency", reason="maintenance")
-
-    signals.run_event.connect(pause_when_it_begins)
-    agency = trips.Agency()
-    run = trips.start(agency)
-    world.run_until_idle()
-    assert {step.held_by for step in held()} == {"agency"}
-    assert agency.undone == []
-    api.resume_provider("agency", reason="over")
-    world.run_until_idle()
-
-    assert states([run.pk]) == {RunState.COMPENSATED}
-    assert not found(Severity.BROKEN)

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from durableflows.models import BreakerChange
 from durableflows.testing import World
 from tests.support.flows import Provider
-from tests.support.payers import NAME, breaker, limits, start_many
+from tests.support.payers import NAME, breaker, limits, operator_named, start_many
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -72,8 +72,6 @@ def test_who_has_no_right_may_not(world: World):
 
 
 def operator() -> str:
-    from tests.integration.test_breakers import operator_named
-
     return str(operator_named("ola").username)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from django.contrib.auth.models import Permission, User
 from django.test import override_settings
 
 from durableflows import NeverSent, api
@@ -67,3 +68,10 @@ def most_in(span: timedelta) -> int:
     """The most sends that began within any such span."""
     times = sorted(EffectSend.objects.filter(kind="send").values_list("started_at", flat=True))
     return max((sum(1 for other in times if at <= other < at + span) for at in times), default=0)
+
+
+def operator_named(name: str) -> User:
+    """Somebody with the right to operate runs."""
+    user = User.objects.create(username=name)
+    user.user_permissions.add(Permission.objects.get(codename="operate_run"))
+    return User.objects.get(pk=user.pk)
