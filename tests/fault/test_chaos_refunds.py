@@ -7,6 +7,7 @@ chances again.
 """
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -33,7 +34,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pyt
 REFUNDS = int(os.environ.get("CHAOS_REFUNDS") or "100")
 SEED = int(os.environ.get("CHAOS_SEED") or "0") or random.SystemRandom().randrange(1, 10**6)
 STALE_SECONDS = 6.0
-CALM_SECONDS = 150 + REFUNDS
+CALM_SECONDS = 150 + 2 * REFUNDS
 FAULTY = 0.3
 # What a request may meet; a time-out costs the client its three seconds, so it is rarer than a cut connection.
 MIX = {
@@ -53,6 +54,7 @@ MOST_SENDS = 1.5 + (0 if REFUNDS >= 1000 else 2 / REFUNDS**0.5)
 """An operation, on average: three of ten requests fail, and not each failure needs another send. Few refunds may have
 bad luck, three times the usual deviation from what a thousand show."""
 MOST_KILLS = max(5, REFUNDS // 10)
+ASKED_A_TURN = 10
 
 
 @pytest.fixture
@@ -85,8 +87,8 @@ def test_refunds_under_fire_are_paid_once_each(tmp_path: Path, office: Office, t
         with fleet(tmp_path, **environment) as ships:
             ships.start(), ships.start()
             _spoil(sandbox, office, rng)
-            requests = [_ask(charges[number // 2], agent) for number in range(REFUNDS)]
-            kills = _fire(ships, manager, rng)
+            asking = (_ask(charges[number // 2], agent) for number in range(REFUNDS))
+            requests, kills = _fire(ships, manager, rng, asking)
             sandbox.fault_rate(0)
             _calm(manager, operator)
             books = sandbox.books()
@@ -116,11 +118,15 @@ def _spoil(sandbox: RunningSandbox, office: Office, rng: random.Random) -> None:
         office.script.add(rng.choice(["RCPT 451 4.3.0 later", "TEXT cut-before", "TEXT cut-after"]))
 
 
-def _fire(ships: Fleet, manager: User, rng: random.Random) -> Counter[str]:
-    """Kill at random until most runs have ended or wait, or for a time."""
+def _fire(
+    ships: Fleet, manager: User, rng: random.Random, asking: Iterator[RefundRequest]
+) -> tuple[list[RefundRequest], Counter[str]]:
+    """Ask and kill at random until all are asked for and most runs have ended or wait, or for a time."""
+    requests: list[RefundRequest] = []
     kills: Counter[str] = Counter()
     stop_at, next_worker = time.monotonic() + 60 + REFUNDS / 2, time.monotonic() + 8
-    while time.monotonic() < stop_at and (_busy() > REFUNDS // 20 or kills["worker"] < 1 or kills["child"] < 5):
+    while len(requests) < REFUNDS or (time.monotonic() < stop_at and _has_more(kills)):
+        requests += itertools.islice(asking, ASKED_A_TURN)
         time.sleep(rng.uniform(0.8, 2.4))  # the pace of the kills, not a wait for anything
         _approve(manager)
         living = [worker for worker in ships.workers if worker.poll() is None]
@@ -135,12 +141,13 @@ def _fire(ships: Fleet, manager: User, rng: random.Random) -> Counter[str]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(rng.choice(children), signal.SIGKILL)
                 kills["child"] += 1
-    return kills
+    return requests, kills
 
 
-def _busy() -> int:
-    """Runs that go on by themselves."""
-    return WorkflowRun.objects.filter(ended_at__isnull=True).exclude(steps__needs_person=True).count()
+def _has_more(kills: Counter[str]) -> bool:
+    """Do runs go on by themselves, or was too little killed?"""
+    busy = WorkflowRun.objects.filter(ended_at__isnull=True).exclude(steps__needs_person=True).count()
+    return busy > REFUNDS // 20 or kills["worker"] < 1 or kills["child"] < 5
 
 
 def _approve(manager: User) -> None:
