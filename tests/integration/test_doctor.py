@@ -389,6 +389,7 @@ def test_every_code_has_a_case():
         "cleanup-overdue",
         "cleanup-not-done",
         *("event-unmatched", "event-unreadable", "event-overdue"),  # test_provider_events.py
+        *("provider-open", "provider-paused", "probe-overdue"),  # test_breakers.py
         "undo-astray",  # this and the next two: test_undo_doctor.py
         "undone-twice",
         "not-undone",
