@@ -26,6 +26,7 @@ from durableflows.core.rates import HeldFor, Limits
 from durableflows.core.states import EffectState, StepState
 from durableflows.errors import EffectOpen
 from durableflows.models import Breaker, BreakerChange, EffectSend, SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import Question
 from durableflows.models.step import GOES_ON
 from durableflows.transactions import after_commit, database
 
@@ -353,8 +354,14 @@ def _tell_run(run: WorkflowRun, step: StepRun, row: Breaker, now: datetime) -> N
 
 def read(provider: str) -> breakers.Breaker:
     """The provider's breaker, without a lock. No row: closed."""
-    row = Breaker.objects.using(database()).filter(pk=provider).first()
-    return breakers.Breaker(provider) if row is None else _value(row)
+    for values in _BREAKER.answers(database(), provider):
+        return _value(Breaker.from_db(database(), _COLUMNS, values))
+    return breakers.Breaker(provider)
+
+
+_BREAKER = Question(
+    lambda alias, provider: Breaker.objects.using(alias).filter(pk=provider).values_list(*_COLUMNS), "(a provider)"
+)
 
 
 def read_all(names: Iterable[str] | None = None) -> dict[str, breakers.Breaker]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from uuid import UUID
 
-from django.db.models import Count, Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef, Q
 
 from durableflows import undoing
 from durableflows.core.states import EffectState, RunState
@@ -14,11 +14,15 @@ from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
 
+UNDONE = (EffectState.UNDOING, EffectState.UNDONE, EffectState.UNDO_FAILED)
 COMPENSATED = (RunState.COMPENSATED, RunState.COMPENSATION_FAILED)
 
 
 def examine_undos(scope: Scope) -> list[Finding]:
     """All findings about what is undone."""
+    touched = Q(undoes__isnull=False) | Q(state__in=UNDONE)
+    if not (scope.effects().filter(touched).exists() or scope.runs().filter(state__in=COMPENSATED).exists()):
+        return []
     return [
         *listed("undo-astray", _astray(scope)),
         *listed("undone-twice", _twice(scope)),

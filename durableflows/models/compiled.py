@@ -29,13 +29,16 @@ class _Text:
 
 
 class Question:
-    """A query that differs by one UUID only. `ask(alias, value)` gives it as a queryset."""
+    """A query that differs by one value only, a UUID or a text. `ask(alias, value)` gives it as a queryset.
 
-    def __init__(self, ask: Callable[[str, UUID], "models.QuerySet[Any, Any]"]) -> None:
-        self._ask = ask
+    place   a value of that type that stands nowhere else in the query
+    """
+
+    def __init__(self, ask: Callable[[str, Any], "models.QuerySet[Any, Any]"], place: UUID | str = _PLACE) -> None:
+        self._ask, self._place = ask, place
         self._texts: dict[tuple[str, str], _Text] = {}
 
-    def answers(self, alias: str, value: UUID) -> list[list[Any]]:
+    def answers(self, alias: str, value: UUID | str) -> list[list[Any]]:
         """The rows that it finds, each as its selected values."""
         connection = connections[alias]
         text = self._texts.get((alias, connection.vendor)) or self._compile(alias, connection)
@@ -45,11 +48,11 @@ class Question:
             return [_converted(row, text, connection) for row in cursor.fetchall()]
 
     def _compile(self, alias: str, connection: BaseDatabaseWrapper) -> _Text:
-        compiler = self._ask(alias, _PLACE).query.get_compiler(alias)
+        compiler = self._ask(alias, self._place).query.get_compiler(alias)
         sql, values = compiler.as_sql()
         needed = compiler.get_converters([expression for expression, _, _ in compiler.select])
         converters = [(position, *both) for position, both in needed.items()]
-        text = _Text(sql, tuple(values), _prepared(_PLACE, connection), converters)
+        text = _Text(sql, tuple(values), _prepared(self._place, connection), converters)
         self._texts[alias, connection.vendor] = text
         return text
 
@@ -120,7 +123,9 @@ def _saved(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
     return field.get_db_prep_save(value, connection=connection)
 
 
-def _prepared(value: UUID, connection: BaseDatabaseWrapper) -> Any:
+def _prepared(value: UUID | str, connection: BaseDatabaseWrapper) -> Any:
+    if isinstance(value, str):
+        return value
     return models.UUIDField().get_db_prep_value(value, connection)
 
 

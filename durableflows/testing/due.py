@@ -3,14 +3,18 @@
 A ticker asks each sweep each second; a simulation that did so would spend half its time asking. Reads only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
+
+from django.db.models import Model, QuerySet
 
 from durableflows.core.ending import AT_WORK
 from durableflows.core.states import RUN_MOVING, STEP_OPEN, ApprovalState, EffectState, RunState, StepState
 from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import Question
 from durableflows.transactions import database
 
 MOVING = [str(state) for state in RUN_MOVING]
@@ -54,14 +58,8 @@ class Due:
 def look(known: Sequence[UUID]) -> Due:
     """See what is due in all runs but the known ones."""
     due = Due()
-    runs = (
-        WorkflowRun.objects.using(database())
-        .exclude(pk__in=known)
-        .values_list("pk", "state", "deadline_at", "idle_at", "ended_at", "ending_phase", "cleanup_until")
-    )
-    ids, is_ending = [], False
-    for run_id, state, deadline_at, idle_at, ended_at, phase, cleanup_until in runs:
-        ids.append(run_id)
+    is_ending = False
+    for state, deadline_at, idle_at, ended_at, phase, cleanup_until in _RUNS.rows(known):
         if ended_at is None and phase in AT_WORK and cleanup_until is not None:
             due.moments.append((cleanup_until, LATE_CLEANUPS))
         is_ending |= state in (RunState.ENDING, RunState.COMPENSATING)
@@ -72,19 +70,41 @@ def look(known: Sequence[UUID]) -> Due:
             due.moments.append((idle_at, ("idle runs",)))
     if is_ending:
         due.always.update(("quiet ends", "children"))
-    due.moments += _steps(ids, due)
-    due.moments += _effects(ids, is_ending=is_ending)
-    due.moments += _events()
-    requests = list(_requests(ids))
+    due.moments += _steps(known, due)
+    due.moments += _effects(known, is_ending=is_ending)
+    due.moments += [(judge_at, ("provider events",)) for (judge_at,) in _EVENTS.rows(())]
+    requests = [(expires_at, ("expired requests",)) for (expires_at,) in _REQUESTS.rows(known)]
     due.moments += requests
     due.asks |= bool(requests)
     return due
 
 
-def _steps(ids: list[UUID], due: Due) -> Iterator[tuple[datetime, tuple[str, ...]]]:
-    rows = StepRun.objects.using(database()).filter(run__in=ids)
-    values = rows.values_list("state", "waits_on", "wake_at", "resend_at", "must_end_by", "run__state", "held_by")
-    for state, waits_on, wake_at, resend_at, must_end_by, run_state, held_by in values:
+class _Rows:
+    """Columns of the rows of all runs but the known ones; of all runs by a statement made once."""
+
+    def __init__(self, model: type[Model], by: str, *names: str, **filters: object) -> None:
+        self._model, self._by, self._names, self._filters = model, by, names, filters
+        self._of_all = Question(lambda alias, _: self._chosen(alias))
+
+    def rows(self, known: Sequence[UUID]) -> Iterable[Sequence[Any]]:
+        """Read them."""
+        if not known:
+            return self._of_all.answers(database(), "")
+        return self._chosen(database()).exclude(**{f"{self._by}__in": known})
+
+    def _chosen(self, alias: str) -> QuerySet[Any, Any]:
+        return self._model._base_manager.using(alias).filter(**self._filters).order_by().values_list(*self._names)
+
+
+_RUNS = _Rows(WorkflowRun, "pk", "state", "deadline_at", "idle_at", "ended_at", "ending_phase", "cleanup_until")
+_STEPS = _Rows(*(StepRun, "run", "state", "waits_on", "wake_at", "resend_at", "must_end_by", "run__state", "held_by"))
+_EFFECTS = _Rows(SideEffect, "run", "state", "settles_at", "audit_at", "lookup_must_end_by")
+_EVENTS = _Rows(ProviderEvent, "effect__run", "judge_at", judge_at__isnull=False)
+_REQUESTS = _Rows(ApprovalRequest, "run", "expires_at", state=ApprovalState.OPEN)
+
+
+def _steps(known: Sequence[UUID], due: Due) -> Iterator[tuple[datetime, tuple[str, ...]]]:
+    for state, waits_on, wake_at, resend_at, must_end_by, run_state, held_by in _STEPS.rows(known):
         if held_by:
             due.always.add("held steps")
         due.asks |= waits_on == "signal"
@@ -101,26 +121,11 @@ def _steps(ids: list[UUID], due: Due) -> Iterator[tuple[datetime, tuple[str, ...
             yield moment, STEP_SWEEPS[StepState(state)]
 
 
-def _effects(ids: list[UUID], *, is_ending: bool) -> Iterator[tuple[datetime, tuple[str, ...]]]:
-    rows = SideEffect.objects.using(database()).filter(run__in=ids)
-    for state, settles_at, audit_at, asked_until in rows.values_list(
-        "state", "settles_at", "audit_at", "lookup_must_end_by"
-    ):
+def _effects(known: Sequence[UUID], *, is_ending: bool) -> Iterator[tuple[datetime, tuple[str, ...]]]:
+    for state, settles_at, audit_at, asked_until in _EFFECTS.rows(known):
         if is_ending and settles_at is not None:
             yield settles_at, ("quiet ends",)
         if asked_until is not None:
             yield asked_until + _AFTER, ("unsettled effects", "audits")
         if state == EffectState.ABSENT and audit_at is not None:
             yield audit_at, ("audits", "lost audits")
-
-
-def _events() -> Iterator[tuple[datetime, tuple[str, ...]]]:
-    rows = ProviderEvent.objects.using(database()).filter(judge_at__isnull=False)
-    for judge_at in filter(None, rows.values_list("judge_at", flat=True)):
-        yield judge_at, ("provider events",)
-
-
-def _requests(ids: list[UUID]) -> Iterator[tuple[datetime, tuple[str, ...]]]:
-    rows = ApprovalRequest.objects.using(database()).filter(run__in=ids, state=ApprovalState.OPEN)
-    for expires_at in rows.values_list("expires_at", flat=True):
-        yield expires_at, ("expired requests",)

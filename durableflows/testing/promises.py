@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -23,6 +24,7 @@ from durableflows.doctor.history import examine_history
 from durableflows.doctor.rows import Scope
 from durableflows.doctor.states import examine_ends
 from durableflows.models import RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
+from durableflows.models.compiled import Question
 from durableflows.testing.provider import Books
 from durableflows.transactions import database
 
@@ -53,8 +55,9 @@ class Broken:
 def judge(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> Standing:
     """Check every promise that can be read from rows and books. Whatever does not hold goes to `blame`."""
     _acts_once(books, blame)
-    _books_agree(runs, books, blame)
-    _undone_once(runs, books, blame)
+    effects = _outside(runs)
+    _books_agree(effects, books, blame)
+    _undone_once(runs, effects, books, blame)
     _doctor(runs, blame)
     standings = [_stands(run, blame) for run in runs]
     for run in runs:
@@ -76,34 +79,35 @@ def _acts_once(books: Books, blame: Blame) -> None:
             blame("P3", f"the provider acted {len(keys)} times for one operation: {operation}")
 
 
-def _books_agree(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> None:
+def _books_agree(effects: Sequence[SideEffect], books: Books, blame: Blame) -> None:
     """CONFIRMED means that it happened; what is known not to have happened has not (protocol, I5)."""
-    rows = _outside(runs).filter(verdict="")
-    for effect, state, key, alert in rows.values_list("effect", "state", "key", "contradiction"):
-        done = key in books.entries
-        if state == EffectState.CONFIRMED and not done:
-            blame("P5", f"{effect} is CONFIRMED, and the provider knows nothing of it")
-        if state in NOT_DONE and done and not alert:
-            blame("P5", f"{effect} is {state}, and the provider has done it")
+    for row in [one for one in effects if not one.verdict]:
+        done = row.key in books.entries
+        if row.state == EffectState.CONFIRMED and not done:
+            blame("P5", f"{row.effect} is CONFIRMED, and the provider knows nothing of it")
+        if row.state in NOT_DONE and done and not row.contradiction:
+            blame("P5", f"{row.effect} is {row.state}, and the provider has done it")
 
 
-def _outside(runs: Sequence[WorkflowRun]) -> QuerySet[SideEffect]:
+def _outside(runs: Sequence[WorkflowRun]) -> list[SideEffect]:
     """The effects that a provider knows of: not those that are rows of our own database."""
-    known = [effect for run in runs for effect in registry.get(run.workflow, run.version).effects.values()]
-    here = {effect.name for effect in known if effect.transactional}
-    rows = SideEffect.objects.using(database()).filter(run__in=[run.pk for run in runs])
-    return rows.exclude(effect__in=here).exclude(undoes__effect__in=here)
+    declared = [effect for run in runs for effect in registry.get(run.workflow, run.version).effects.values()]
+    here = {effect.name for effect in declared if effect.transactional}
+    rows = SideEffect.objects.using(database()).filter(run__in=[run.pk for run in runs]).select_related("step")
+    known = {row.pk: row for row in rows}
+    return [
+        row
+        for row in known.values()
+        if row.effect not in here and not (row.undoes_id and known[row.undoes_id].effect in here)
+    ]
 
 
-def _undone_once(runs: Sequence[WorkflowRun], books: Books, blame: Blame) -> None:
+def _undone_once(runs: Sequence[WorkflowRun], effects: Sequence[SideEffect], books: Books, blame: Blame) -> None:
     """What ended as undone is undone, once, and nothing that was not done; a receipt that came too late is loud."""
-    rows = _outside(runs)
-    undos: dict[UUID | None, int] = Counter(
-        pk for pk, key in rows.filter(undoes__isnull=False).values_list("undoes", "key") if key in books.entries
-    )
+    undos = Counter(row.undoes_id for row in effects if row.undoes_id is not None and row.key in books.entries)
     ended = {run.pk for run in runs if run.state == RunState.COMPENSATED}
     undoable = {run.pk: undo_of(run.manifest).effects for run in runs}
-    for row in rows.filter(undoes__isnull=True, step__of_cleanup=False):
+    for row in [one for one in effects if one.undoes_id is None and not one.step.of_cleanup]:
         done, times = row.key in books.entries, undos.get(row.pk, 0)
         if times > 1 or (times and not done):
             blame("P3", f"{row.effect} was done {int(done)} times and undone {times} times")
@@ -168,11 +172,22 @@ def _budget(run: WorkflowRun, blame: Blame) -> None:
 
 def _one_settlement(run: WorkflowRun, blame: Blame) -> None:
     """Each step ends once, by one attempt (P2)."""
-    events = RunEvent.objects.using(database()).filter(run=run, kind__in=ENDS, step__isnull=False)
-    for step, times in Counter(events.values_list("step__name", "step_id")).items():
+    for step, times in Counter(map(tuple, _ENDED.answers(database(), run.pk))).items():
         if times > 1:
             blame("P2", f"the step {step[0]} ended {times} times")
-    attempts = StepAttempt.objects.using(database()).filter(step__run=run, outcome="done")
-    for step, times in Counter(attempts.values_list("step__name", "step_id")).items():
+    for step, times in Counter(map(tuple, _SETTLED.answers(database(), run.pk))).items():
         if times > 1:
             blame("P2", f"{times} attempts settled the step {step[0]}")
+
+
+def _ended(alias: str, run_id: UUID) -> "QuerySet[RunEvent, Any]":
+    events = RunEvent.objects.using(alias).filter(run=run_id, kind__in=ENDS, step__isnull=False)
+    return events.order_by().values_list("step__name", "step_id")
+
+
+def _settled(alias: str, run_id: UUID) -> "QuerySet[StepAttempt, Any]":
+    attempts = StepAttempt.objects.using(alias).filter(step__run=run_id, outcome="done")
+    return attempts.order_by().values_list("step__name", "step_id")
+
+
+_ENDED, _SETTLED = Question(_ended), Question(_settled)
