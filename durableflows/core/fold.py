@@ -66,4 +66,6 @@ def _receipt(state: EffectState, *, is_holder: bool, doubted: bool, run_ended: b
     if state in (EffectState.DISPATCHED, EffectState.UNKNOWN, EffectState.ACCEPTED):
         alert = "a receipt came after the run had ended" if run_ended else ""
         return Fold("confirm", closes=closes, alert=alert)
+    if same_receipt and state is not EffectState.REVERSED:  # it is being undone, or was: this is what was undone
+        return Fold(None, closes=closes)
     return Fold(None, alert=f"a receipt came for an effect that is {state}")

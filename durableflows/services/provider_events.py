@@ -216,7 +216,9 @@ def _places(event: ProviderEvent) -> list[Place]:
     """The effects that an event may be about: by our key; by the provider's own name where it gives no key back."""
     rows = SideEffect.objects.using(database()).filter(provider=event.provider).order_by("id")
     rows = rows.filter(key=event.key) if event.key else rows.annotate(of=REFERENCE).filter(of=event.reference)
-    return [Place(*ids) for ids in rows.values_list("run_id", "step_id", "pk")[:2]]
+    found = rows.values_list("run_id", "step_id", "pk", "undoes_id")[:10]
+    there = {pk for _, _, pk, _ in found}  # an undo may give back the name of what it undid: that is not its own
+    return [Place(run_id, step_id, pk) for run_id, step_id, pk, undoes in found if undoes not in there]
 
 
 @transact
@@ -297,6 +299,8 @@ def _use(
         run.store(*journal.FIELDS)
     if judged.verdict is EventVerdict.REVERSED and _goes_on(run):
         detail = f"{row.effect}: {judged.reason}. What follows may rest on it: retry lets the run go on, cancel ends it"
+        if run.parked_reason:
+            detail += f". Before that: {run.parked_reason}, {run.parked_detail}"
         progress.park(run, Park(ParkedReason.NEEDS_PERSON, detail), now)
         progress.conclude(run, now)
 
@@ -308,7 +312,8 @@ def _receipt(event: ProviderEvent, row: SideEffect) -> JSON:
 
 
 def _goes_on(run: WorkflowRun) -> bool:
-    return run.ended_at is None and not run.ending_reason and not run.parked_reason
+    """Does it, or will it when what it is parked for is cured? Then a person decides about this too."""
+    return run.ended_at is None and not run.ending_reason
 
 
 def forget(before: datetime) -> int:

@@ -154,6 +154,26 @@ def test_a_run_that_rests_on_what_was_reversed_stops_before_it_goes_on(world: Wo
     assert now_of(run).state == RunState.SUCCEEDED
 
 
+def test_a_paused_run_that_rests_on_what_was_reversed_does_not_go_on_by_a_resume(world: World):
+    """Who resumes it tomorrow knows why it was paused, and not what the provider has told since."""
+    run = start(Provider())
+    while not SideEffect.objects.filter(run=run, state=EffectState.CONFIRMED).exists():
+        world.deliver(*world.messages.popleft())
+    api.pause(run.pk, reason="maintenance")
+
+    tell("evt_1", told("failed", key=effect_of(run).key))
+
+    parked = now_of(run)
+    assert (parked.state, parked.parked_reason) == (RunState.PARKED, "needs a person")
+    assert "taken it back" in parked.parked_detail
+    assert "Before that: paused, by the system: maintenance" in parked.parked_detail
+    with pytest.raises(TooLate, match="cure that, then retry it"):
+        api.resume(run.pk, reason="maintenance is over")
+    api.retry(run.pk, reason="paid by hand")
+    world.run_until_idle()
+    assert now_of(run).state == RunState.SUCCEEDED
+
+
 @pytest.mark.parametrize(
     ("wrong", "what"), [({"amount": 6}, "amount"), ({"ref": "pay_9"}, "pay_9")], ids=["amount", "another act"]
 )

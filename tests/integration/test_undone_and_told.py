@@ -10,6 +10,7 @@ from durableflows.core.states import RunState, StepState
 from durableflows.doctor import examine
 from durableflows.models import ProviderEvent, SideEffect, WorkflowRun
 from durableflows.testing import World
+from tests.support import trips
 from tests.support.flows import raise_without_acting, read_event, told
 from tests.support.look import fresh, state_of, steps_of
 from tests.support.play import assert_chain
@@ -89,3 +90,22 @@ def test_an_undo_that_had_happened_after_all_is_not_done_again_when_its_turn_com
     assert "it did happen" in fresh(run).alert
     assert {name: state for name, _, state in steps_of(run)}["sleep_over"] == StepState.COMPENSATED
     assert broken() == []
+
+
+def test_what_is_told_by_name_finds_what_has_the_name_and_not_its_undo(world: World, monkeypatch: pytest.MonkeyPatch):
+    """An undo may well give back the receipt of what it undid."""
+    agency = Agency()
+    plain = trips.at
+
+    def told_of(*given: Any, **options: Any) -> Any:
+        return plain(*given, event=read_event, **options)
+
+    monkeypatch.setattr(trips, "at", told_of)
+    run = start(agency)
+    world.run_until_idle()
+    booked = SideEffect.objects.get(run=run, effect="hotels.book")
+    SideEffect.objects.filter(run=run).exclude(effect__startswith="hotels").update(receipt={"id": "pay_9"})
+
+    event = api.provider_event("agency", "evt_1", told("done", key="", amount=2, ref="pay_1"))
+
+    assert (event.verdict, event.effect_id) == ("older", booked.pk)

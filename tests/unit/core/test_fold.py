@@ -95,6 +95,14 @@ def test_a_receipt_is_recorded_whoever_brings_it(state: EffectState, verb: str |
         assert bool(change.alert) is bool(alert)
 
 
+@pytest.mark.parametrize("state", [S.CONFIRMED, S.UNDOING, S.UNDONE, S.UNDO_FAILED])
+def test_the_receipt_that_is_known_surprises_nobody_when_it_comes_again(state: EffectState):
+    """A copy of the answer that comes while the effect is undone, or after: what was undone is this very act."""
+    for flags in [flags for flags in FLAGS if flags["same_receipt"]]:
+        change = fold(state, A.RECEIPT, **flags)
+        assert (change.verb, change.alert) == (None, "")
+
+
 def test_every_state_has_its_row_in_the_table_of_receipts():
     """The table above is whole."""
     marks = test_a_receipt_is_recorded_whoever_brings_it.pytestmark
