@@ -20,7 +20,7 @@ from durableflows.core.outcomes import AnswerKind
 from durableflows.core.payload import JSON, redact
 from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import EffectState
-from durableflows.errors import ConcurrentChange, InvalidDefinition
+from durableflows.errors import ConcurrentChange, InvalidDefinition, KeyConflict
 from durableflows.leases import Lease
 from durableflows.ledger import Stored
 from durableflows.models import EffectSend, SideEffect, StepRun, WorkflowRun
@@ -44,12 +44,17 @@ def intend(
 ) -> Intent | Stored:
     """Find the receipt of what was done before, or name what is about to be done. Reads only, without a lock.
 
-    Raises   KeyConflict when the same operation was stored with other arguments
+    Raises   KeyConflict when the same operation was stored with other arguments, or by an effect outside
     """
     step = StepRun.objects.using(database()).select_related("run").get(pk=lease.step_id)
     before = _newest(step, operation)
     if before is not None and before.verdict != REPEAT and before.state != EffectState.UNDONE:
         ledger.check_same(before, ledger.request_digest(effect.name, effect.version, arguments))
+        if before.state not in (EffectState.CONFIRMED, EffectState.REVERSED):
+            raise KeyConflict(
+                f"{operation} was begun outside a transaction, and is {before.state}; nothing was done. An effect that "
+                "becomes transactional needs a new version; settle this one with `manage.py durableflows resolve`"
+            )
         return Stored(before.receipt)
     row = ledger.planned(step.run, step, effect, operation, arguments, replaces=before, now=step.created_at)
     return Intent(ledger.call_of(row, lease.step, effect.timeout_seconds, send_by), row.issue)

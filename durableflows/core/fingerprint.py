@@ -54,7 +54,8 @@ def _describe_step(step: StepDefinition) -> JSON:
 
 def _describe_effect(effect: EffectDefinition[object]) -> JSON:
     undone: list[JSON] = [] if effect.undo is None else [effect.undo.name, effect.undo.version]
-    return [effect.name, effect.version, *undone]
+    how: list[JSON] = ["transactional"] if effect.transactional else []
+    return [effect.name, effect.version, *undone, *how]
 
 
 def _describe(annotation: object, above: tuple[object, ...]) -> JSON:

@@ -155,3 +155,19 @@ def test_simulations_play_it_on_real_rows():
         report = faulttest(hire_workflow(office), {}, schedules=30, failures=1, check=nobody_is_left)
 
     assert report.holds, report
+
+
+def test_what_was_begun_outside_a_transaction_is_not_taken_for_done(world: World):
+    """P3, P5: a release that makes an effect transactional finds what the one before it has begun."""
+    office = Office()
+    run = start(office)
+    with crash_at(Boundary.EFFECT_AFTER_RECEIPT), pytest.raises(Crash):
+        world.run_until_idle()
+    SideEffect.objects.filter(run=run).update(state="PLANNED", receipt=None)
+
+    world.lose_messages()
+    world.run_through()
+
+    assert state_of(run) is RunState.PARKED
+    assert "begun outside a transaction" in fresh(run).parked_detail
+    assert office.staff() == ["ada"]

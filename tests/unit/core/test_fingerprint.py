@@ -1,6 +1,6 @@
 """The structural fingerprint: changes with what runs depend on, and with nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import Enum
@@ -66,6 +66,7 @@ def test_what_is_not_structure(one: list[StepDefinition], other: list[StepDefini
         ([task(join=True)], [task()]),
         ([task(on_failure="x")], [task(on_refused="x")]),
         ([task(effects=(first,))], [task(effects=(second,))]),
+        ([task(effects=(first,))], [task(effects=(replace(first, transactional=True),))]),
         ([ask("x", "y")], [ask("y", "x")]),
     ],
 )
