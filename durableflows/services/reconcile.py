@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, endings, journal, ledger_facts, ledger_undo, progress
+from durableflows import clock, dispatch, endings, journal, ledger_facts, ledger_undo, progress, providers
 from durableflows.claims import may_judge, snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, free_text, registry
@@ -65,8 +65,13 @@ def _route(run_id: UUID, step_id: UUID) -> list[UUID]:
     if due:
         # The question is a message, and may be lost or wait in a long queue: ask again later, not at every sweep.
         decision = replace(decision, wake_at=now + timedelta(seconds=settings().RESEND_SECONDS))
+    # Nothing is asked of who is left alone: a question a step each few seconds would only fill the queue.
+    left_alone = {row.provider for row in rows if row.pk in due and providers.is_left_alone(row.provider, now)}
+    if left_alone and not decision.needs_person:
+        later = now + timedelta(seconds=providers.LOOK_AGAIN_SECONDS)
+        decision = replace(decision, wake_at=later)
     _note(run, step, decision, now)
-    return due
+    return [row.pk for row in rows if row.pk in due and row.provider not in left_alone]
 
 
 def _note(run: WorkflowRun, step: StepRun, decision: decide.Decision, now: datetime) -> None:

@@ -11,6 +11,7 @@ from durableflows.core.states import EffectState, ParkedReason, RunState, StepSt
 from durableflows.doctor import Severity
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import BreakerChange, EffectSend, SideEffect, StepAttempt, WorkflowRun
+from durableflows.services import reconcile
 from durableflows.testing import World
 from tests.support import trips
 from tests.support.flows import Provider, act_then_raise, pay_effect, raise_without_acting
@@ -86,6 +87,12 @@ def test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_u
         world.clock.advance(minutes=10)
         world.run_until_idle()
     assert (provider.lookups, SideEffect.objects.get().lookup_count) == ([], 0)
+    world.clock.advance(minutes=10)
+    reconcile.route(pay_of(run).pk)
+    assert not world.messages, "no message for a question that is not asked"
+    wake_at = pay_of(run).wake_at
+    assert wake_at is not None
+    assert wake_at - world.clock.now() >= timedelta(minutes=1)
     assert not pay_of(run).needs_person
     assert not found(Severity.BROKEN)
     api.resume_provider(NAME, reason="it is over")
