@@ -5,10 +5,10 @@ between runs; `services.children` carries it. Called by `undoing`, `endings` and
 Source: docs/decisions/009.
 """
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from durableflows.core.states import RUN_COMPENSABLE, EndingPhase, EndingReason, RunState
-from durableflows.models import WorkflowRun
+from durableflows.core.states import RUN_COMPENSABLE, EffectState, EndingPhase, EndingReason, RunState
+from durableflows.models import SideEffect, WorkflowRun
 from durableflows.transactions import database
 
 UNDONE = (RunState.COMPENSATED, RunState.COMPENSATION_FAILED)
@@ -27,8 +27,10 @@ def waits(run: WorkflowRun) -> bool:
 
 
 def left(run: WorkflowRun) -> list[WorkflowRun]:
-    """The children that could not undo all that they did, or were given up."""
-    return list(_children(run).filter(state__in=[RunState.COMPENSATION_FAILED, RunState.ABANDONED]).order_by("id"))
+    """The children that could not undo all that they did, or of which an undo did not last, or that were given up."""
+    failed = SideEffect.objects.using(database()).filter(run=OuterRef("pk"), state=EffectState.UNDO_FAILED)
+    ends = Q(state__in=[RunState.COMPENSATION_FAILED, RunState.ABANDONED])
+    return list(_children(run).filter(ends | Q(Exists(failed), state=RunState.COMPENSATED)).order_by("id"))
 
 
 def due() -> QuerySet[WorkflowRun]:

@@ -1,6 +1,7 @@
 """What a run has started is undone with it, before what it did itself."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from durableflows import (
     Run,
     StepReturn,
     TooLate,
+    Transient,
     Workflow,
     api,
     child,
@@ -20,9 +22,9 @@ from durableflows import (
     undo_children,
 )
 from durableflows.core.states import RunState
-from durableflows.models import WorkflowRun
+from durableflows.models import SideEffect, WorkflowRun
 from durableflows.testing import World
-from tests.support.flows import raise_without_acting
+from tests.support.flows import raise_without_acting, read_event, told
 from tests.support.look import fresh, state_of
 from tests.support.many import copy_run
 from tests.support.rooms import broken, cancel
@@ -31,9 +33,9 @@ from tests.support.trips import Agency, Trip, at, books, trip_workflow, undo_at
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def start(office: Agency, agency: Agency) -> WorkflowRun:
+def start(office: Agency, agency: Agency, **options: Any) -> WorkflowRun:
     """deposit -> a trip as a child -> confirm."""
-    trip = trip_workflow(agency)
+    trip = trip_workflow(agency, **options)
     take_back = undo_at(office, office.unhotels, "deposit.return")
     pay_in = at(office.hotels, "deposit.pay", take_back)
 
@@ -139,3 +141,25 @@ def test_a_sweep_looks_for_children_to_be_undone_among_runs_that_are_ending_alon
     copy_run(run.pk, 3000)
 
     assert "durableflows_run_ending" in undo_children.due().explain()
+
+
+def test_a_child_whose_undo_did_not_last_is_named_at_the_end_of_the_run_that_started_it(world: World):
+    office, agency = Agency(end=compensate("no guide")), Agency(end=succeed())
+    office.unhotels.faults = [raise_without_acting(Transient("busy"))]
+    run = start(office, agency, event=read_event)
+    world.run_until_idle()
+    trip = WorkflowRun.objects.get(parent=run)
+    assert (state_of(run), state_of(trip)) == (RunState.COMPENSATING, RunState.COMPENSATED)
+
+    key = SideEffect.objects.get(run=trip, effect="hotels.cancel").key
+    api.provider_event("agency", "evt_1", told("failed", key=key, amount=2, ref="pay_1"))
+    world.run_through()
+
+    assert state_of(run) is RunState.COMPENSATION_FAILED
+    assert f"not undone: the trip run {trip.pk}" in fresh(run).alert
+    api.compensate(trip.pk, reason="they have opened it again")
+    world.run_through()
+    api.compensate(run.pk, reason="the trip is undone now")
+    world.run_through()
+    assert (state_of(run), state_of(trip)) == (RunState.COMPENSATED, RunState.COMPENSATED)
+    assert broken() == []
