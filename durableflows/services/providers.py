@@ -147,6 +147,11 @@ def _wake(step_id: UUID) -> bool:
     return True
 
 
+def left_alone(now: datetime) -> list[str]:
+    """The providers for which nothing leaves now."""
+    return [name for name, breaker in providers.read_all().items() if breakers.gate(breaker, now) is Gate.HOLD]
+
+
 def waiting(provider: str) -> int:
     """How many steps wait for it."""
     steps = StepRun.objects.using(database()).filter(GOES_ON, Q(state=StepState.READY, held_by=provider))

@@ -258,12 +258,14 @@ def audit_absent(now: datetime) -> int:
     before = now - timedelta(seconds=settings().RESEND_SECONDS)
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lte=now)
     rows = rows.filter(Q(lookup_sent_at__isnull=True) | Q(lookup_sent_at__lt=before))
+    rows = rows.exclude(provider__in=providers.left_alone(now))  # it waits, and holds up no other provider's
     return each(rows.order_by("audit_at"), while_open(dispatch.send_lookup))
 
 
 def look_at_inherited(now: datetime) -> int:
     """Ask providers about what abandoned runs left open."""
-    return each(abandon.inherited(now).filter(judged_here(now, "run")), while_open(abandon.look_at))
+    rows = abandon.inherited(now).filter(judged_here(now, "run")).exclude(provider__in=providers.left_alone(now))
+    return each(rows, while_open(abandon.look_at))
 
 
 def end_lost_audits(now: datetime) -> int:

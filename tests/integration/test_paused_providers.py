@@ -11,7 +11,7 @@ from durableflows.core.states import EffectState, ParkedReason, RunState, StepSt
 from durableflows.doctor import Severity
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import BreakerChange, EffectSend, SideEffect, StepAttempt, WorkflowRun
-from durableflows.services import reconcile
+from durableflows.services import reconcile, sweeps
 from durableflows.testing import World
 from tests.support import trips
 from tests.support.flows import Provider, act_then_raise, pay_effect, raise_without_acting
@@ -99,6 +99,19 @@ def test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_u
     world.run_through()
 
     assert len(provider.lookups) == 1
+
+
+def test_what_is_audited_waits_for_a_provider_that_is_left_alone_and_fills_no_queue(world: World):
+    provider = Provider(faults=[raise_without_acting(UnknownOutcome("read timed out"))])
+    start_many(provider, 1, pay_effect(provider, key_window=None))
+    world.run_through(until=world.clock.now() + timedelta(hours=1))
+    assert SideEffect.objects.get().state == EffectState.ABSENT
+    world.clock.advance(days=2)
+
+    api.pause_provider(NAME, reason="maintenance")
+    assert (sweeps.audit_absent(world.clock.now()), len(world.messages)) == (0, 0)
+    api.resume_provider(NAME, reason="it is over")
+    assert sweeps.audit_absent(world.clock.now()) == 1
 
 
 def test_a_person_pauses_and_resumes_a_provider(world: World):
