@@ -124,7 +124,23 @@ GUARDS = (
         "lookups.py",
         "    if not _is_due(row, now) or providers.is_left_alone(row.provider, now):\n",
         "    if not _is_due(row, now):\n",
+        PAUSED + "test_a_question_that_was_sent_before_the_pause_is_not_asked_after_it",
+    ),
+    Guard(
+        "no question is sent for a provider that is left alone",
+        "P10",
+        "services/reconcile.py",
+        " and row.provider not in left_alone]",
+        "]",
         PAUSED + "test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_up",
+    ),
+    Guard(
+        "no audit is sent for a provider that is left alone",
+        "P10",
+        "services/sweeps.py",
+        "    rows = rows.exclude(provider__in=providers.left_alone(now))",
+        "    rows = rows.all()",
+        PAUSED + "test_what_is_audited_waits_for_a_provider_that_is_left_alone_and_fills_no_queue",
     ),
     Guard(
         "who may not operate pauses no provider",

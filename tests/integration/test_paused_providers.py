@@ -101,6 +101,20 @@ def test_a_provider_that_is_left_alone_is_not_asked_until_its_answers_are_used_u
     assert len(provider.lookups) == 1
 
 
+def test_a_question_that_was_sent_before_the_pause_is_not_asked_after_it(world: World):
+    provider = Provider(faults=[raise_without_acting(UnknownOutcome("read timed out"))])
+    [run] = start_many(provider, 1, pay_effect(provider, key_window=None))
+    world.run_until_idle()
+    world.clock.advance(minutes=10)
+    reconcile.route(pay_of(run).pk)
+    assert len(world.messages) == 1
+
+    api.pause_provider(NAME, reason="maintenance")
+    world.run_until_idle()
+
+    assert (provider.lookups, SideEffect.objects.get().lookup_count) == ([], 0)
+
+
 def test_what_is_audited_waits_for_a_provider_that_is_left_alone_and_fills_no_queue(world: World):
     provider = Provider(faults=[raise_without_acting(UnknownOutcome("read timed out"))])
     start_many(provider, 1, pay_effect(provider, key_window=None))
