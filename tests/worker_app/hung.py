@@ -43,7 +43,7 @@ class Stubborn(Workflow[HungState]):
         spin()
 
 
-@effect(name="sinks.drop", provider="sinks", receipt=str, settle_seconds=8.0, timeout_seconds=1.0)
+@effect(name="sinks.drop", provider="sinks", receipt=str, left_to_person=True, settle_seconds=8.0, timeout_seconds=1.0)
 def drop(call: EffectCall, *, folder: str) -> str:
     """Neither keys nor a lookup, and no answer either."""
     mark(folder)
@@ -62,7 +62,9 @@ class Sink(Workflow[HungState]):
         run.effect(drop, folder=run.state.folder)
 
 
-@effect(name="venoms.bite", provider="venoms", receipt=str, settle_seconds=8.0, timeout_seconds=1.0)
+@effect(
+    name="venoms.bite", provider="venoms", receipt=str, left_to_person=True, settle_seconds=8.0, timeout_seconds=1.0
+)
 def bite(call: EffectCall, *, folder: str) -> str:
     """Neither keys nor a lookup; it kills its process."""
     mark(folder)
