@@ -37,8 +37,8 @@ def message_id_of(call: EffectCall) -> str:
 def send(call: EffectCall, *, to: str, subject: str, body: str) -> MailReceipt:
     """Hand one mail to the server.
 
-    Raises NeverSent: no connection; CredentialsRefused: our log-in; Transient: refused for now, or dropped before the
-    text left; Permanent: refused; UnknownOutcome: dropped after the text left.
+    Raises NeverSent: no connection; CredentialsRefused: our log-in; Transient: a 4xx answer, or the connection broke
+    while nothing of the text had left; Permanent: a 5xx answer; UnknownOutcome: it broke after the text had left.
     """
     message_id = message_id_of(call)
     message = _compose(message_id, to=to, subject=subject, body=body)

@@ -31,7 +31,7 @@ def signal(options: Namespace) -> Report:
 
 
 def _awaited(run_id: UUID) -> str:
-    """Say what the run waits for now, so that a misspelt name is seen beside the right one."""
+    """Name the signals that the run waits for: whoever has sent another one sees the right name beside it."""
     steps = StepRun.objects.using(database()).filter(run=run_id, state=StepState.WAITING, waits_on=WaitsOn.SIGNAL)
     names = sorted({plain(name) for name in steps.values_list("waits_for", flat=True)})
     return f"now the run waits for {', '.join(names) or 'no signal'}"

@@ -26,7 +26,7 @@ SOFT = re.compile(r"\b(TODO|TBD|FIXME|coming soon|for now|simply|just)\b", re.IG
 @PAGES
 def test_samples_are_python(page: Path):
     for sample in docs.samples(page):
-        compile(sample.text, docs.name_of(page), "exec")
+        assert compile(sample.text, docs.name_of(page), "exec").co_filename == docs.name_of(page)
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=docs.name_of)
@@ -37,6 +37,8 @@ def test_samples_run(page: Path, monkeypatch: pytest.MonkeyPatch):
 
     with registry.isolated():
         exec(compile(docs.source(page), docs.name_of(page), "exec"), vars(module))
+
+    assert [name for name in vars(module) if not name.startswith("__")], "the samples define nothing"
 
 
 @PAGES

@@ -283,7 +283,9 @@ def test_an_effect_that_a_body_names_otherwise_is_found_too(body: Any) -> None:
 
 
 def test_what_is_only_called_like_an_effect_is_none() -> None:
-    declare(pay=step(start=True, end=True)(names_another_s_attribute))
+    workflow = declare(pay=step(start=True, end=True)(names_another_s_attribute))
+
+    assert workflow.definition.step("pay").effects == ()
 
 
 async def waits(self, run): ...
