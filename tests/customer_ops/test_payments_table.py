@@ -15,18 +15,14 @@ from customer_ops.gateways.payments import PaymentsClient
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import Money
 from durableflows.testing import next_due, virtual
-from tests.support.adapters import Seen, declared, line, paid, play
+from tests.support.adapters import DONE_AND_LOST, LOST, NOT_FOUND, TOOK, Case, Seen, declared, line, paid, play
 from tests.support.payments import KEY, TEN, USD, call
 
 pytestmark = pytest.mark.django_db
 
-Case = tuple[str, dict[str, Any], Seen]
 
 SILENT = ("timeout_before", "timeout_after", "trickle")
 
-LOST = "UnknownOutcome", "UNKNOWN", "CONFIRMED"
-TOOK = "receipt", "CONFIRMED", "CONFIRMED"
-NOT_FOUND = "UnknownOutcome", "UNKNOWN", "ABSENT"
 
 WITH_KEYS: list[Case] = [
     # nothing was done
@@ -52,15 +48,9 @@ WITH_KEYS: list[Case] = [
     ),
     ("pending", {"then": "failed"}, line("receipt", "REJECTED", "REJECTED", sends=1, lookups=1, books=0)),
     # done, and the answer lost
-    ("error_after", {"status": 502}, line(*LOST, sends=2, books=1)),
+    *DONE_AND_LOST,
     ("error_after", {"status": 503}, line(*LOST, sends=2, books=1)),
     ("error_after", {"status": 504}, line(*LOST, sends=2, books=1)),
-    ("cut_after", {}, line(*LOST, sends=2, books=1)),
-    ("timeout_after", {}, line(*LOST, sends=2, books=1)),
-    ("half_answer", {}, line(*LOST, sends=2, books=1)),
-    ("html_answer", {}, line(*LOST, sends=2, books=1)),
-    ("bad_json", {}, line(*LOST, sends=2, books=1)),
-    ("trickle", {"seconds": 0.05}, line(*LOST, sends=2, books=1)),
     # a 500 that the provider remembers under the key is no outcome: in the end it is looked up
     ("error_before", {"stored": True}, line(*NOT_FOUND, sends=4, lookups=1, books=0)),
     ("error_after", {}, line(*LOST, sends=4, lookups=1, books=1)),

@@ -12,19 +12,15 @@ from customer_ops.effects import open_ticket
 from customer_ops.models import Ticket
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows.testing import virtual
-from tests.support.adapters import Seen, declared, line, play
+from tests.support.adapters import DONE_AND_LOST, LOST, NOT_FOUND, TOOK, Case, Seen, declared, line, play
 from tests.support.desk import make_request, usd
 from tests.support.payments import KEY
 
 pytestmark = pytest.mark.django_db
 
-Case = tuple[str, dict[str, Any], Seen]
 
 SILENT = ("timeout_before", "timeout_after", "trickle")
 
-LOST = "UnknownOutcome", "UNKNOWN", "CONFIRMED"
-TOOK = "receipt", "CONFIRMED", "CONFIRMED"
-NOT_FOUND = "UnknownOutcome", "UNKNOWN", "ABSENT"
 
 WITH_TOKEN: list[Case] = [
     ("refuse", {}, line(*LOST, sends=2, books=1)),
@@ -38,13 +34,7 @@ WITH_TOKEN: list[Case] = [
     ("late", {"seconds": 0.8}, line(*LOST, sends=2, books=1)),
     ("slow", {"seconds": 0.01}, line(*TOOK, sends=1, books=1)),
     ("slow", {"seconds": 0.8}, line(*LOST, sends=2, books=1)),
-    ("error_after", {"status": 502}, line(*LOST, sends=2, books=1)),
-    ("cut_after", {}, line(*LOST, sends=2, books=1)),
-    ("timeout_after", {}, line(*LOST, sends=2, books=1)),
-    ("half_answer", {}, line(*LOST, sends=2, books=1)),
-    ("html_answer", {}, line(*LOST, sends=2, books=1)),
-    ("bad_json", {}, line(*LOST, sends=2, books=1)),
-    ("trickle", {"seconds": 0.05}, line(*LOST, sends=2, books=1)),
+    *DONE_AND_LOST,
     ("error_before", {"stored": True}, line(*NOT_FOUND, sends=4, lookups=1, books=0)),
     ("error_after", {}, line(*LOST, sends=4, lookups=1, books=1)),
 ]

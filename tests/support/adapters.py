@@ -50,6 +50,27 @@ def line(first: str, then: str, end: str, *, sends: int, lookups: int = 0, books
     return Seen(first, then, sends, lookups, end, run, books)
 
 
+Case = tuple[str, dict[str, Any], Seen]
+"""A fault of the sandbox, its options, and what becomes of the operation that meets it once."""
+LOST = "UnknownOutcome", "UNKNOWN", "CONFIRMED"
+TOOK = "receipt", "CONFIRMED", "CONFIRMED"
+NOT_FOUND = "UnknownOutcome", "UNKNOWN", "ABSENT"
+
+DONE_AND_LOST: list[Case] = [
+    (fault, options, line(*LOST, sends=2, books=1))
+    for fault, options in (
+        ("error_after", {"status": 502}),
+        ("cut_after", {}),
+        ("timeout_after", {}),
+        ("half_answer", {}),
+        ("html_answer", {}),
+        ("bad_json", {}),
+        ("trickle", {"seconds": 0.05}),
+    )
+]
+"""Over HTTP, with a key: the operation is done, its answer is lost, and the same key brings it again."""
+
+
 def declared(effect: EffectDefinition[Any], *, is_silent: bool, **options: Any) -> EffectDefinition[Any]:
     """The same effect, with a time-out that a test can wait for; `options` change more of its declaration."""
     return replace(effect, timeout_seconds=QUICK_SECONDS if is_silent else PATIENT_SECONDS, **options)

@@ -6,10 +6,10 @@ is cut; later ones pass, as after a short break of a network.
 
 import contextlib
 import socket
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
+
+from tests.support.between import Between, closing
 
 POINTS = ("connect", "EHLO", "MAIL", "RCPT", "DATA", "text", "QUIT")
 
@@ -28,35 +28,16 @@ class Cut:
         return f"{how} {'before' if self.before else 'after'} {self.point}"
 
 
-class CutLine:
+class CutLine(Between):
     """Passes a conversation on, and cuts the first one."""
 
     def __init__(self, behind: tuple[str, int], cut: Cut) -> None:
         self._behind, self._cut = behind, cut
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.conversations = 0
-        self._threads: list[threading.Thread] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
 
-    def close(self) -> None:
-        """Take no more connections, and wait until those that there were are over."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(timeout=5)
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client = self._listener.accept()[0]
-                self.conversations += 1
-                cut = self._cut if self.conversations == 1 else Cut("")
-                self._threads.append(threading.Thread(target=self._pass_on, args=(client, cut), daemon=True))
-                self._threads[-1].start()
-
-    def _pass_on(self, client: socket.socket, cut: Cut) -> None:
+    def serve(self, client: socket.socket, number: int) -> None:
+        """Pass it on."""
+        cut = self._cut if number == 1 else Cut("")
         with client, socket.create_connection(self._behind) as server, contextlib.suppress(OSError):
             _talk(client, server, cut)
             if cut.silent:
@@ -105,11 +86,6 @@ def _read_text(lines: BinaryIO) -> bytes:
     return text
 
 
-@contextlib.contextmanager
-def cut_line(host: str, port: int, cut: Cut) -> Iterator[CutLine]:
+def cut_line(host: str, port: int, cut: Cut) -> contextlib.AbstractContextManager[CutLine]:
     """A cut line for as long as the block lasts."""
-    between = CutLine((host, port), cut)
-    try:
-        yield between
-    finally:
-        between.close()
+    return closing(CutLine((host, port), cut))

@@ -7,49 +7,32 @@ sockets; one connection is one request, as our gateways make them.
 import contextlib
 import re
 import socket
-import threading
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from tests.support.between import Between, closing
 from tests.support.raw_server import read_request
 
 KEY_HEADER = re.compile(rb"\r\nIdempotency-Key:[^\r]*", re.IGNORECASE)
 
 
-class Front:
+class Front(Between):
     """Passes requests on, without their keys if `loses_keys`."""
 
     def __init__(self, url: str, *, loses_keys: bool) -> None:
         self._loses_keys = loses_keys
         parts = urlsplit(url)
         self._behind = parts.hostname or "", parts.port or 80
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.lost_answers = 0
         self.keys_lost = 0
-        self._threads: list[threading.Thread] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__()
+        self.url = f"http://127.0.0.1:{self.port}"
 
     def lose_answers(self, count: int) -> None:
         """Let so many of the next POST requests be done, and their answers be lost."""
         self.lost_answers = count
 
-    def close(self) -> None:
-        """Take no more requests, and wait until those that there were are over."""
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(timeout=5)
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client = self._listener.accept()[0]
-                self._threads.append(threading.Thread(target=self._serve, args=(client,), daemon=True))
-                self._threads[-1].start()
-
-    def _serve(self, client: socket.socket) -> None:
+    def serve(self, client: socket.socket, number: int) -> None:
+        """Pass it on."""
         with client, contextlib.suppress(OSError):
             request = read_request(client)
             if self._loses_keys:
@@ -72,17 +55,9 @@ class Front:
 
 def forgetful(url: str) -> contextlib.AbstractContextManager[Front]:
     """A front that loses keys, for as long as the block lasts."""
-    return _closing(Front(url, loses_keys=True))
+    return closing(Front(url, loses_keys=True))
 
 
 def faithful(url: str) -> contextlib.AbstractContextManager[Front]:
     """A front that passes keys on, for as long as the block lasts."""
-    return _closing(Front(url, loses_keys=False))
-
-
-@contextlib.contextmanager
-def _closing(front: Front) -> Iterator[Front]:
-    try:
-        yield front
-    finally:
-        front.close()
+    return closing(Front(url, loses_keys=False))

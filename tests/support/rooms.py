@@ -27,6 +27,7 @@ from durableflows import (
 from durableflows.core.definition import EffectDefinition
 from durableflows.doctor import Severity
 from durableflows.models import RunEvent, WorkflowRun
+from tests.support.bodies import Bodies
 from tests.support.flows import PayReceipt, Provider
 
 
@@ -40,33 +41,13 @@ class Stay(WorkflowState):
 
 
 @dataclass
-class Hotel:
+class Hotel(Bodies):
     """Three providers, what happens while a body runs, and how often each body ran."""
 
     rooms: Provider = field(default_factory=Provider)
     bank: Provider = field(default_factory=Provider)
     desk: Provider = field(default_factory=Provider)
-    during: dict[str, list[Callable[[], object]]] = field(default_factory=dict)
     leads: dict[str, Callable[[Any], StepReturn]] = field(default_factory=dict)
-    ran: list[str] = field(default_factory=list)
-
-    def run(self, name: str) -> None:
-        """A body begins: do what the test wants to happen there, once each."""
-        self.ran.append(name)
-        if self.during.get(name):
-            self.during[name].pop(0)()
-
-    def fails(self, name: str, *errors: Exception) -> None:
-        """Let a body raise these, one a time it runs."""
-        for error in errors:
-            self.during.setdefault(name, []).append(_raiser(error))
-
-
-def _raiser(error: Exception) -> Callable[[], object]:
-    def act() -> object:
-        raise error
-
-    return act
 
 
 def at(provider: Provider, name: str, **options: object) -> EffectDefinition[PayReceipt]:

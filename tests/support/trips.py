@@ -1,6 +1,5 @@
 """A workflow whose acts can be undone: a flight, a hotel and a letter, booked one after another or at once."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -22,6 +21,7 @@ from durableflows import (
 )
 from durableflows.core.definition import EffectDefinition
 from durableflows.models import SideEffect, WorkflowRun
+from tests.support.bodies import Bodies
 from tests.support.flows import PayReceipt, Provider
 
 
@@ -35,7 +35,7 @@ class Trip(WorkflowState):
 
 
 @dataclass
-class Agency:
+class Agency(Bodies):
     """Providers of what is booked and of what undoes it, and what happens in which body."""
 
     flights: Provider = field(default_factory=Provider)
@@ -44,27 +44,7 @@ class Agency:
     undone: list[tuple[str, str, int]] = field(default_factory=list)
     unflights: Provider = field(default_factory=Provider)
     unhotels: Provider = field(default_factory=Provider)
-    during: dict[str, list[Callable[[], object]]] = field(default_factory=dict)
-    ran: list[str] = field(default_factory=list)
     end: StepReturn = field(default_factory=lambda: compensate("no seats left"))
-
-    def run(self, name: str) -> None:
-        """A body begins: do what the test wants to happen there, once each."""
-        self.ran.append(name)
-        if self.during.get(name):
-            self.during[name].pop(0)()
-
-    def fails(self, name: str, *errors: Exception) -> None:
-        """Let a body raise these, one a time it runs."""
-        for error in errors:
-            self.during.setdefault(name, []).append(_raiser(error))
-
-
-def _raiser(error: Exception) -> Callable[[], object]:
-    def act() -> object:
-        raise error
-
-    return act
 
 
 TIMES = {"key_window": timedelta(hours=24), "settle_seconds": 30, "timeout_seconds": 10}
