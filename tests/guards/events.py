@@ -1,6 +1,6 @@
 """Guards of what providers tell on their own: proved, kept once, settled only by what fits, never put back."""
 
-from tests.guards.finders import DOORS, EVENTS, RIVAL_EVENTS, TOLD
+from tests.guards.finders import DOORS, EVENTS, RIVAL_EVENTS, TOLD, VERDICTS
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -162,6 +162,6 @@ GUARDS = (
         "services/reconcile.py",
         "    if not is_asked and not others.exists():",
         "    if not others.exists():",
-        EVENTS + "test_seeing_one_contradiction_does_not_silence_whoever_waits_for_a_person",
+        VERDICTS + "test_seeing_one_contradiction_does_not_silence_whoever_waits_for_a_person",
     ),
 )

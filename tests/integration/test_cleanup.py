@@ -18,9 +18,9 @@ from durableflows.models import Artifact, ProviderEvent, SideEffect, WorkflowRun
 from durableflows.services import cleanup
 from durableflows.testing import Boundary, Crash, World, crash_at
 from tests.integration.test_command import data, said
-from tests.integration.test_doctor import absent, asking, cancelled, done, in_doubt, parked, ready
 from tests.integration.test_references import storage  # noqa: F401 - a fixture
 from tests.integration.test_verify import child_ended, keeping
+from tests.support.examined import absent, asking, cancelled, done, in_doubt, parked, ready
 from tests.support.flows import act_then_raise
 from tests.support.parcels import Depot, lost_address, parcel_workflow
 from tests.support.waits import Way, waiting

@@ -1,21 +1,38 @@
 """The doctor finds each promise that is broken in the rows, each thing that is late, and nothing in sound runs."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from durableflows import NeedsHuman, Transient, UnknownOutcome, api, claims, doctor
+from durableflows import api, doctor
 from durableflows.core import registry
 from durableflows.doctor import Severity, findings, history
-from durableflows.models import SideEffect, StepRun, Worker, WorkflowRun
+from durableflows.models import SideEffect, Worker, WorkflowRun
 from durableflows.services import sweeps
-from durableflows.testing import Boundary, Crash, World, crash_at, virtual
-from tests.support.flows import Provider, act_then_raise, answer_pending, pay_effect, pay_workflow, raise_without_acting
+from durableflows.testing import World, virtual
+from tests.support.examined import (
+    STAGES,
+    Stage,
+    absent,
+    accepted,
+    asking,
+    bad,
+    cancelled,
+    codes,
+    done,
+    ending,
+    handed_over,
+    in_doubt,
+    parked,
+    ready,
+    retrying,
+    running,
+    sql,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -24,119 +41,6 @@ pytestmark = pytest.mark.django_db
 def world(db):
     with registry.isolated(), virtual() as world:
         yield world
-
-
-def ready(world: World) -> UUID:
-    return api.start(pay_workflow(Provider()), {"amount": 5}).pk
-
-
-def running(world: World) -> UUID:
-    run_id = ready(world)
-    claims.claim(run_id, StepRun.objects.get(run=run_id).pk, task_id="t", pid=1)
-    return run_id
-
-
-def under_way(world: World) -> UUID:
-    run_id = ready(world)
-    with crash_at(Boundary.EFFECT_AFTER_RESERVE), pytest.raises(Crash):
-        world.run_until_idle()
-    return run_id
-
-
-def performed(world: World, provider: Provider, **effect) -> UUID:
-    run_id = api.start(pay_workflow(provider, pay_effect(provider, **effect)), {"amount": 5}).pk
-    world.run_until_idle()
-    return run_id
-
-
-def done(world: World) -> UUID:
-    return performed(world, Provider())
-
-
-def retrying(world: World) -> UUID:
-    return performed(world, Provider(faults=[raise_without_acting(Transient("503"))]))
-
-
-def parked(world: World) -> UUID:
-    return performed(world, Provider(faults=[raise_without_acting(NeedsHuman("expired"))]))
-
-
-def accepted(world: World) -> UUID:
-    return performed(world, Provider(faults=[answer_pending]))
-
-
-def in_doubt(world: World) -> UUID:
-    return performed(world, Provider(faults=[act_then_raise(UnknownOutcome("lost"))], keyed=False), key_window=None)
-
-
-def with_a_person(world: World) -> UUID:
-    faults = [act_then_raise(UnknownOutcome("lost"))]
-    return performed(world, Provider(faults=faults), key_window=None, with_lookup=False)
-
-
-def handed_over(world: World) -> UUID:
-    run_id = with_a_person(world)
-    world.clock.advance(minutes=5)
-    world.run_until_idle()
-    return run_id
-
-
-def absent(world: World) -> UUID:
-    faults = [raise_without_acting(UnknownOutcome("lost"))]
-    run_id = performed(world, Provider(faults=faults, keyed=False), key_window=None)
-    world.run_through()
-    return run_id
-
-
-def asking(world: World) -> UUID:
-    run_id = api.start(pay_workflow(Provider()), {"amount": 900, "ask": True}).pk
-    world.run_until_idle()
-    return run_id
-
-
-def cancelled(world: World) -> UUID:
-    run_id = ready(world)
-    api.cancel(run_id, reason="no more")
-    return run_id
-
-
-def ending(world: World) -> UUID:
-    run_id = with_a_person(world)
-    api.cancel(run_id, reason="no more")
-    return run_id
-
-
-STAGES = [
-    ready,
-    running,
-    under_way,
-    done,
-    retrying,
-    parked,
-    accepted,
-    in_doubt,
-    with_a_person,
-    handed_over,
-    absent,
-    asking,
-]
-STAGES += [cancelled, ending]
-Stage = Callable[[World], UUID]
-
-
-def sql(text: str, **values: str | UUID) -> None:
-    with connection.cursor() as cursor:
-        # Deferred foreign keys stand in the way of ALTER TABLE.
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        cursor.execute(text, values)
-
-
-def codes(run_id: UUID | None = None) -> list[str]:
-    return [finding.code for finding in doctor.examine(run_id)]
-
-
-def bad(run_id: UUID | None = None) -> list[tuple[str, str]]:
-    return [(one.code, one.text) for one in doctor.examine(run_id) if one.severity is not Severity.ATTENTION]
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -2,12 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.db import transaction
 
-from durableflows import EffectCall, InvalidState, Permanent, Run, TooLate, UnknownOutcome, Workflow, api, effect, step
+from durableflows import EffectCall, InvalidState, Run, TooLate, UnknownOutcome, Workflow, api, effect, step
 from durableflows.core import registry
 from durableflows.core.states import EffectState, RunState, StepState
 from durableflows.doctor import examine
@@ -26,41 +25,11 @@ from tests.support.flows import (
     read_event,
     told,
 )
+from tests.support.told import assert_whole, effect_of, now_of, pass_time, start, tell
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = AT + timedelta(seconds=5)
-
-
-def start(provider: Provider, **options: Any) -> WorkflowRun:
-    """A run that pays 5 at a provider whose events are read."""
-    options = {"event": read_event, "with_lookup": False, **options}
-    return api.start(pay_workflow(provider, pay_effect(provider, **options)), {"amount": 5})
-
-
-def effect_of(run: WorkflowRun) -> SideEffect:
-    return SideEffect.objects.get(run=run)
-
-
-def tell(name: str, body: dict[str, Any]) -> ProviderEvent:
-    return api.provider_event("test", name, body, kind="pay.updated")
-
-
-def now_of(run: WorkflowRun) -> WorkflowRun:
-    return WorkflowRun.objects.get(pk=run.pk)
-
-
-def pass_time(world: World, span: timedelta) -> None:
-    """Let time go by with all that is due meanwhile."""
-    until = world.clock.now() + span
-    world.run_through(until=until)
-    world.clock.move_to(until)
-    world.run_until_idle()
-
-
-def assert_whole(run_id: UUID) -> None:
-    """No promise is broken, as far as the rows tell."""
-    assert [finding for finding in examine(run_id) if finding.severity == "broken"] == []
 
 
 @pytest.fixture
@@ -409,113 +378,6 @@ def test_the_story_tells_events_in_words(world: World, pending: WorkflowRun):
     assert any("test.pay is confirmed by an event of test; test calls it pay_1" in text for text in said), said
     assert any("an event of test came late: later news of it is here already" in text for text in said), said
     assert StepRun.objects.get(run=pending, name="pay").state == StepState.SUCCEEDED
-
-
-def overdue(world: World, **options: Any) -> WorkflowRun:
-    """A run whose payment was accepted, and which nobody has heard of since for longer than it may be pending."""
-    run = start(Provider(faults=[answer_pending]), **options)
-    world.run_until_idle()
-    pass_time(world, timedelta(days=3))
-    assert StepRun.objects.get(run=run, name="pay").needs_person
-    return run
-
-
-def resolve(run: WorkflowRun, verdict: str, **more: Any) -> SideEffect:
-    row = effect_of(run)
-    return api.resolve_effect(row.pk, verdict, reason="I called them", row_version=row.row_version, **more)
-
-
-def test_what_is_pending_for_too_long_can_be_said_not_to_have_happened_and_is_tried_anew(world: World):
-    """R17 (c): the person's word; before that time only the provider takes its word back."""
-    run = start(Provider(faults=[answer_pending]))
-    world.run_until_idle()
-    with pytest.raises(TooLate, match="accepted by the provider"):
-        resolve(run, "did_not_happen")
-    pass_time(world, timedelta(days=3))
-
-    resolve(run, "did_not_happen")
-    world.run_until_idle()
-
-    first, second = SideEffect.objects.filter(run=run).order_by("issue")
-    assert (first.state, second.state, first.key != second.key) == ("REJECTED", "CONFIRMED", True)
-    assert now_of(run).state == RunState.SUCCEEDED
-    assert_whole(run.pk)
-
-
-def test_a_person_who_was_wrong_about_what_was_pending_is_contradicted_loudly(world: World):
-    """The event is older than the person's word, and true all the same."""
-    run = overdue(world)
-    first = resolve(run, "did_not_happen")
-    world.run_until_idle()
-
-    event = tell("evt_1", told("done", key=first.key, at=AT))
-
-    first.refresh_from_db()
-    assert (event.verdict, first.state) == ("settled", EffectState.CONFIRMED)
-    assert "REJECTED: it did happen" in first.contradiction
-    assert "REJECTED: it did happen" in now_of(run).alert
-
-
-def test_what_is_pending_for_too_long_can_be_asked_about_once_more(world: World):
-    """The lookup is made, and if it brings nothing new the person is asked again."""
-    provider = Provider(faults=[answer_pending])
-    run = api.start(pay_workflow(provider, pay_effect(provider, event=read_event)), {"amount": 5})
-    world.run_until_idle()
-    world.clock.advance(days=3)
-    world.run_until_idle()
-    asked = len(provider.lookups)
-    assert StepRun.objects.get(run=run, name="pay").needs_person
-
-    resolve(run, "ask_again")
-    world.run_until_idle()
-    assert len(provider.lookups) == asked + 1
-    assert StepRun.objects.get(run=run, name="pay").needs_person
-    provider.known[effect_of(run).key] = PayReceipt(id="pay_1")
-    resolve(run, "ask_again")
-    world.run_until_idle()
-
-    assert now_of(run).state == RunState.SUCCEEDED
-    assert_whole(run.pk)
-
-
-def test_what_was_pending_and_a_lookup_finds_failed_is_told_to_a_person(world: World):
-    """R17 (b), by a lookup."""
-    provider = Provider(faults=[answer_pending])
-    run = api.start(pay_workflow(provider, pay_effect(provider)), {"amount": 5})
-    provider.lookup_answers = [Permanent("the bank said no")]
-    world.run_until_idle()
-
-    assert (now_of(run).state, effect_of(run).state) == (RunState.FAILED, EffectState.REJECTED)
-    assert "was accepted, and has failed: the bank said no" in now_of(run).alert
-
-
-def test_a_contradiction_is_loud_until_a_person_says_that_it_was_seen(world: World, pending: WorkflowRun):
-    """P5: with a reason, on record; the row stays what it is."""
-    tell("evt_1", told("done", key=effect_of(pending).key, amount=6))
-    tell("evt_2", told("done", key=effect_of(pending).key))
-    world.run_until_idle()
-    assert now_of(pending).alert
-
-    resolve(pending, "seen")
-
-    assert (effect_of(pending).contradiction, effect_of(pending).state) == ("", EffectState.CONFIRMED)
-    assert now_of(pending).alert == ""
-    assert examine(pending.pk) == ()
-    resolved = RunEvent.objects.get(run=pending, kind="effect.resolved")
-    assert "amount" in resolved.data["was"]
-    said = [line.text for line in api.explain(pending.pk).lines]
-    assert any("has looked at what contradicts test.pay: I called them" in text for text in said), said
-    with pytest.raises(TooLate, match="contradicts nothing"):
-        resolve(pending, "seen")
-
-
-def test_seeing_one_contradiction_does_not_silence_whoever_waits_for_a_person(world: World):
-    run = overdue(world)
-    tell("evt_1", told("done", key=effect_of(run).key, amount=6))
-    resolve(run, "seen")
-
-    assert now_of(run).alert
-    assert StepRun.objects.get(run=run, name="pay").needs_person
 
 
 def test_old_events_that_are_about_no_effect_go_with_the_clean_up(world: World, pending: WorkflowRun):

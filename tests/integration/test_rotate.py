@@ -17,7 +17,7 @@ from durableflows.models import RunEvent, StepRun, WorkflowRun
 from durableflows.services import rotation
 from durableflows.testing import Boundary, Crash, World, crash_at
 from tests.integration.test_command import data, said
-from tests.integration.test_doctor import asking, done, in_doubt, parked, ready, retrying
+from tests.support.examined import asking, done, in_doubt, parked, ready, retrying
 from tests.support.flows import Provider, pay_workflow
 from tests.support.play import assert_chain
 from tests.support.waits import waiting

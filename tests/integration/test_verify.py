@@ -29,8 +29,8 @@ from durableflows.models import (
 )
 from durableflows.testing import World, open_request
 from tests.integration.test_command import data, said
-from tests.integration.test_doctor import asking, done, in_doubt, parked, ready, retrying
 from tests.integration.test_references import storage  # noqa: F401 - a fixture
+from tests.support.examined import asking, done, in_doubt, parked, ready, retrying
 from tests.support.flows import Provider, pay_workflow
 from tests.support.waits import WAYS, waiting
 
