@@ -5,6 +5,7 @@ the effect's function runs: `intend` before it, without a lock, and `keep` after
 last). Source: design, P4, P11; docs/decisions/011.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ from durableflows.models.locks import lock_run, lock_step
 from durableflows.transactions import database
 
 READS = ("SELECT", "EXPLAIN", "SHOW", "WITH", "PRAGMA")
+BOUNDS = ("BEGIN", "START TRANSACTION", "SAVEPOINT", "RELEASE", "ROLLBACK", "COMMIT")
+"""The bounds of a transaction that reads: what would write inside them is refused by itself."""
+_WRITES = re.compile(r"\b(INSERT\s+INTO|UPDATE\s+\S+\s+SET|DELETE\s+FROM|MERGE\s+INTO)\b", re.IGNORECASE)
+"""What may stand behind a WITH, or be explained with ANALYZE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,11 @@ def _note(run: WorkflowRun, step: StepRun, row: SideEffect) -> None:
     run.store("tool_calls_count", *journal.FIELDS)
 
 
+def _only_reads(sql: str) -> bool:
+    start = sql.lstrip(" (\n\t").upper()
+    return start.startswith(BOUNDS) or (start.startswith(READS) and _WRITES.search(sql) is None)
+
+
 @contextmanager
 def only_here(name: str) -> Iterator[None]:
     """Refuse writes in another database of the project: they would not be rolled back with the effect.
@@ -139,7 +149,7 @@ def only_here(name: str) -> Iterator[None]:
     """
 
     def refuse(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001
-        if not str(sql).lstrip(" (\n").upper().startswith(READS):
+        if not _only_reads(str(sql)):
             alias = context["connection"].alias
             raise InvalidDefinition(
                 f"effect {name} is transactional and writes in the database {alias!r}: only {database()!r}, where its "

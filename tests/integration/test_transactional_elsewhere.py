@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from durableflows import InvalidDefinition
 from durableflows.ledger_together import only_here
@@ -20,6 +20,31 @@ def other(django_db_blocker: Any) -> Iterator[Any]:
         connections["other"].close()
     del connections["other"]
     del connections.settings["other"]
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        "WITH one AS (SELECT 1 AS id) INSERT INTO places SELECT id FROM one",
+        "  with one as (select 1) update places set id = 2",
+        "WITH one AS (SELECT 1) DELETE FROM places",
+        "REPLACE INTO places VALUES (1)",
+        "DROP TABLE places",
+    ],
+)
+def test_what_writes_in_other_words_is_refused_too(other: Any, writes: str):
+    with only_here("staff.hire"), other.cursor() as cursor, pytest.raises(InvalidDefinition, match="writes in the"):
+        cursor.execute(writes)
+
+
+@pytest.mark.parametrize("column", ["updated_at", "last_insert"])
+def test_a_read_inside_a_transaction_of_the_other_database_is_no_write(other: Any, column: str):
+    with other.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE visits ({column} int)")
+
+    with only_here("staff.hire"), transaction.atomic("other"), transaction.atomic("other"), other.cursor() as cursor:
+        cursor.execute(f"WITH one AS (SELECT {column} FROM visits) SELECT count(*) FROM one")
+        assert cursor.fetchone() == (0,)
 
 
 def test_writes_elsewhere_are_refused_and_reads_are_not(other: Any):
