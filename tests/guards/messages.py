@@ -1,6 +1,6 @@
 """Guards of what nobody calls for: messages that leave after the commit, and each sweep."""
 
-from tests.guards.finders import ABANDON, CHILDREN, CLAIMS, OPERATORS, RECOVERY, RELAYS, SIGNALS, UNKNOWN
+from tests.guards.finders import ABANDON, CHILDREN, CLAIMS, IN_TURN, OPERATORS, RECOVERY, RELAYS, SIGNALS, UNKNOWN
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -156,5 +156,45 @@ GUARDS = (
         '    "expired requests": expire_requests,\n',
         "",
         "tests/integration/test_walk.py::test_nobody_answers",
+    ),
+    Guard(
+        "a ticker counts on none that knows less",
+        "P8, P10",
+        "ticker.py",
+        "any(set(registry.known()) <= set(map(tuple, knows)) for knows in",
+        "any(True for knows in",
+        IN_TURN + "test_a_ticker_with_older_code_is_not_counted_on",
+    ),
+    Guard(
+        "a ticker counts on none that has stopped",
+        "P10",
+        "ticker.py",
+        "now() - counted_on, stopped_at=None)",
+        "now() - counted_on)",
+        IN_TURN + "test_a_ticker_that_has_stopped_is_not_counted_on",
+    ),
+    Guard(
+        "a ticker counts on another for a turn and a half",
+        "P10",
+        "ticker.py",
+        "rows.filter(swept_at__gt=clock.now() - counted_on, stopped_at=None)",
+        "rows.filter(swept_at__isnull=False, stopped_at=None)",
+        IN_TURN + "test_a_ticker_that_has_not_swept_for_two_turns_is_followed",
+    ),
+    Guard(
+        "a ticker counts on none that cannot publish",
+        "P1, P10",
+        "ticker.py",
+        "(timedelta() if dispatch.is_open() else counted_on)",
+        "timedelta()",
+        IN_TURN + "test_a_ticker_that_cannot_publish_is_not_counted_on",
+    ),
+    Guard(
+        "every ticker frees leases",
+        "P2, P10",
+        "services/sweeps.py",
+        "(leases_only and name not in FREE_LEASES)",
+        "leases_only",
+        IN_TURN + "test_leases_are_freed_by_every_ticker",
     ),
 )

@@ -123,4 +123,29 @@ GUARDS = (
         "        if alias == database():",
         "tests/integration/test_transactional_elsewhere.py::test_writes_elsewhere_are_refused_and_reads_are_not",
     ),
+    Guard(
+        "a write elsewhere is seen behind a WITH",
+        "P4",
+        "ledger_together.py",
+        " and _WRITES.search(sql) is None)",
+        ")",
+        "tests/integration/test_transactional_elsewhere.py::test_what_writes_in_other_words_is_refused_too",
+    ),
+    Guard(
+        "what was begun outside a transaction is not taken for done",
+        "P3, P5",
+        "ledger_together.py",
+        "if before.state not in (EffectState.CONFIRMED, EffectState.REVERSED):",
+        "if before is None:",
+        "tests/integration/test_transactional_effects.py::"
+        "test_what_was_begun_outside_a_transaction_is_not_taken_for_done",
+    ),
+    Guard(
+        "an effect that becomes transactional is another structure",
+        "P8",
+        "core/fingerprint.py",
+        '["transactional"] if effect.transactional else []',
+        "[]",
+        "tests/unit/core/test_fingerprint.py::test_what_is_structure",
+    ),
 )
