@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import stripe
 from pydantic import BaseModel
 
-from customer_ops.gateways.payment_errors import failure_of
+from customer_ops.gateways.error_answers import failure_of, read_error
 from customer_ops.gateways.wire import Deadline, Reply, exchange
 from durableflows import UnknownOutcome
 
@@ -50,7 +50,7 @@ def ask_once(
         if 200 <= reply.status < 300:
             text = f"{what}: answered {reply.status} with something that cannot be read"
             raise UnknownOutcome(text, code="unreadable_answer", status=reply.status) from None
-        raise failure_of(reply.status, reply.headers, reply.body, what=what) from None
+        raise failure_of(reply.status, reply.headers, read_error(reply.body), what=what) from None
 
 
 class _OneExchange(stripe.HTTPClient):

@@ -12,7 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
-from customer_ops.gateways.payment_errors import failure_of
+from customer_ops.gateways.error_answers import failure_of, read_error
 from customer_ops.gateways.wire import Deadline, exchange, is_fit_for_header
 from durableflows import CannotTell, EffectCall, Found, NeedsHuman, NotFound, StepFailure, UnknownOutcome
 
@@ -104,7 +104,7 @@ class TicketsClient:
         deadline = Deadline(call.remaining_seconds())
         reply = exchange(method, self.url + path, headers=headers, body=body, check=call.check, deadline=deadline)
         if not 200 <= reply.status < 300:
-            raise failure_of(reply.status, reply.headers, reply.body, what=what)
+            raise failure_of(reply.status, reply.headers, read_error(reply.body).without_words(), what=what)
         try:
             return form.model_validate_json(reply.body)
         except ValueError:

@@ -6,7 +6,17 @@ import pytest
 
 from customer_ops.gateways.tickets import TicketReceipt, TicketsClient
 from customer_ops.sandbox.control import RunningSandbox
-from durableflows import CannotTell, Found, KeyConflict, NeedsHuman, NeverSent, NotFound, Permanent, UnknownOutcome
+from durableflows import (
+    CannotTell,
+    DurableflowsError,
+    Found,
+    KeyConflict,
+    NeedsHuman,
+    NeverSent,
+    NotFound,
+    Permanent,
+    UnknownOutcome,
+)
 from tests.support.payments import KEY, all_text, call
 from tests.support.raw_server import http, raw_server
 
@@ -115,3 +125,22 @@ def test_an_answer_may_have_more_fields_than_we_read() -> None:
     body = json.dumps({"id": "tk_1", "external_id": "df_1", "satisfaction": None, "tags": []})
     with raw_server(http("201 Created", body)) as server:
         assert TicketsClient(server.url, KEY).create(call(), **WORDS) == TicketReceipt(id="tk_1")
+
+
+@pytest.mark.parametrize(
+    ("status", "type_"),
+    [
+        ("422 Unprocessable", "invalid_request_error"),
+        ("400 Bad Request", "idempotency_error"),
+        ("409 Conflict", "invalid_request_error"),
+        ("500 Internal Server Error", "api_error"),
+    ],
+)
+def test_what_a_customer_wrote_does_not_come_back_in_an_error(status: str, type_: str) -> None:
+    """P14: the help desk quotes what it refuses, and errors are stored and shown."""
+    error = {"type": type_, "code": "ticket_already_open", "message": f"not taken: {WORDS['body']}"}
+    with raw_server(http(status, json.dumps({"error": error}))) as server, pytest.raises(DurableflowsError) as caught:
+        TicketsClient(server.url, KEY).create(call(), **WORDS)
+
+    assert "lamp" not in all_text(caught.value)
+    assert "answered" in str(caught.value)
