@@ -24,7 +24,7 @@ def as_data(workflow: WorkflowDefinition) -> dict[str, object]:
     return {
         "workflow": workflow.name,
         "version": workflow.version,
-        "steps": {step.name: of_step(step) for step in workflow.steps.values()},
+        "steps": {step.name: of_step(step) for step in workflow.all_steps},
         "effects": {effect.name: of_effect(effect) for effect in _outside(workflow)},
     }
 
@@ -32,7 +32,7 @@ def as_data(workflow: WorkflowDefinition) -> dict[str, object]:
 def as_lines(workflow: WorkflowDefinition) -> list[str]:
     """The matrix for people."""
     lines = [f"{workflow.name}, version {workflow.version}"]
-    for step in workflow.steps.values():
+    for step in workflow.all_steps:
         lines += section(f"step {step.name}", table(of_step(step), STEP_COLUMNS))
     for effect in _outside(workflow):
         lines += section(f"effect {effect.name}", table(of_effect(effect), EFFECT_COLUMNS))

@@ -8,7 +8,15 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from durableflows.core.classify import answer_of, failure_of
-from durableflows.core.decide import LOST_WORKERS_CAP, Decision, Snapshot, after_loss, after_overrun, after_step
+from durableflows.core.decide import (
+    LOST_WORKERS_CAP,
+    Decision,
+    Snapshot,
+    after_loss,
+    after_overrun,
+    after_step,
+    unparked,
+)
 from durableflows.core.definition import Retry, StepDefinition, StepKind
 from durableflows.core.fold import fold
 from durableflows.core.outcomes import (
@@ -159,7 +167,7 @@ def failures() -> Table:
 
 def decided(view: Snapshot, outcome: Outcome) -> str:
     """What is decided when an attempt ends like this, in a few words."""
-    return said(after_step(view, outcome, NOW, Random(0)))  # noqa: S311 - only shown
+    return _told(view, after_step(view, outcome, NOW, Random(0)))  # noqa: S311 - only shown
 
 
 def losses(first: Snapshot = FIRST) -> Table:
@@ -175,9 +183,17 @@ def losses(first: Snapshot = FIRST) -> Table:
         ("at its hard time limit, with none left", replace(first, attempts=first.step.retry.attempts)),
     )
     return [
-        *((name, said(after_loss(view, "its worker died"))) for name, view in cases),
-        *((name, said(after_overrun(view, NOW, Random(0)))) for name, view in ended),  # noqa: S311 - only shown
+        *((name, _told(view, after_loss(view, "its worker died"))) for name, view in cases),
+        *((name, _told(view, after_overrun(view, NOW, Random(0)))) for name, view in ended),  # noqa: S311 - only shown
     ]
+
+
+def _told(view: Snapshot, decision: Decision) -> str:
+    """A step that undoes ends no run and parks none: what it could not undo is left, and the next undo begins."""
+    if view.step.kind is not StepKind.UNDO:
+        return said(decision)
+    ends = unparked(decision).end is not None
+    return "its effect is UNDO_FAILED, and the next undo begins" if ends else said(decision)
 
 
 def said(decision: Decision) -> str:

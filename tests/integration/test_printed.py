@@ -25,6 +25,7 @@ from tests.integration.test_command import data, said
 from tests.support.flows import Provider, pay_effect, pay_workflow
 from tests.support.parcels import Depot, parcel_workflow
 from tests.support.rooms import Hotel, stay_workflow
+from tests.support.trips import Agency, trip_workflow
 from tests.support.waits import waiting_workflow
 
 
@@ -207,6 +208,22 @@ def test_a_matrix_says_what_follows_where_a_step_declares_it():
     assert begin["failed: transient"]["tries_left"] == "run PARKED (needs a person)"
     assert "the recheck refused" not in begin
     assert "an approval asked its question" in {row["attempt"] for row in steps["sign_off"]}
+
+
+def test_a_matrix_says_what_follows_where_an_undo_fails():
+    """P6: it ends no run and parks none."""
+    trip_workflow(Agency())
+
+    shown = data("matrix", "trip")
+    rows = {row["attempt"]: row for row in shown["steps"]["sleep_over.undo"]}
+
+    left = "its effect is UNDO_FAILED, and the next undo begins"
+    assert rows["failed: permanent"] == {"attempt": "failed: permanent", "tries_left": left, "none_left": left}
+    assert rows["failed: transient"]["tries_left"] == "step RETRY_SCHEDULED, after a delay"
+    assert rows["failed: transient"]["none_left"] == left
+    assert not [row for row in rows.values() if "run " in row["tries_left"] + row["none_left"]]
+    assert "hotels.cancel" in shown["effects"]
+    assert "step sleep_over.undo:" in said("matrix", "trip")
 
 
 def test_a_matrix_says_what_each_effect_needs_next():
