@@ -38,6 +38,8 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
     Source           protocol, rules 7 and 8
     """
     run, step, row = lock_run(run_id), lock_step(step_id), lock_effect(effect_id)
+    if row.undoes_id is not None:
+        lock_effect(row.undoes_id)  # `follow` writes it, and the provider's row comes after every effect's
     now = clock.now()
     send = _send(send_id)
     is_holder = (
