@@ -139,7 +139,7 @@ def _postgres(parts: SplitResult) -> dict[str, Any]:
         # A socket folder is written as ?host=/run/postgresql or, escaped, as the host itself.
         "HOST": options.pop("host", "") or unquote(parts.hostname or ""),
         "PORT": str(parts.port or ""),
-        "CONN_MAX_AGE": 60,  # else Celery connects anew for each step, which takes longer than the step
+        "CONN_MAX_AGE": 60,  # connecting takes longer than a step does; workers keep it by CELERY_DB_REUSE_MAX
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": options,
     }

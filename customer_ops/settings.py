@@ -168,6 +168,8 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_SEND_TASK_EVENTS = True
 CELERY_TASK_SEND_SENT_EVENT = True
 CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10
+# Else Celery closes the database's connections around each task, whatever CONN_MAX_AGE says.
+CELERY_DB_REUSE_MAX = 1_000_000
 CELERY_TIMEZONE = TIME_ZONE
 
 # DURABLEFLOWS_STALE_SECONDS and the like, for a demo that need not wait half a minute for a dead worker.

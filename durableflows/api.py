@@ -299,6 +299,8 @@ def resolve_effect(
 ) -> SideEffect:
     """Say what happened with an effect in doubt: "happened" (with a receipt), "did_not_happen", "ask_again".
 
+    Of what contradicts itself: "seen". Of what could not be undone, when the run has ended: "undone", by hand.
+
     Raises   NotFoundError, NotAllowed, InvalidState, TooLate (the row moved on, or a request may still arrive)
     """
     if receipt is not None and not isinstance(receipt, Mapping):

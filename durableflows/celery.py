@@ -15,7 +15,7 @@ from billiard.exceptions import Terminated, TimeLimitExceeded, WorkerLostError
 from celery import Celery, bootsteps, signals
 from celery.platforms import set_process_title
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections
+from django.db import close_old_connections, connections
 
 from durableflows import leases
 from durableflows.conf import settings
@@ -33,6 +33,8 @@ def install(app: Celery) -> None:
     signals.worker_init.connect(_begin_worker, dispatch_uid="durableflows.begin_worker", weak=False)
     signals.worker_process_init.connect(_begin_child, dispatch_uid="durableflows.begin_child", weak=False)
     signals.task_failure.connect(_report_lost, dispatch_uid="durableflows.report_lost", weak=False)
+    signals.task_prerun.connect(_drop_old_connections, dispatch_uid="durableflows.before_task", weak=False)
+    signals.task_postrun.connect(_drop_old_connections, dispatch_uid="durableflows.after_task", weak=False)
 
 
 class _Pipe:
@@ -60,6 +62,15 @@ def _begin_worker(sender: Any = None, **_: Any) -> None:
 
 def _begin_child(**_: Any) -> None:
     _Pipe.close_writer()
+
+
+def _drop_old_connections(task: Any = None, **_: Any) -> None:
+    """What Django does around a request: connections that are too old or broken are not used by the next task.
+
+    Celery closes all of them around each task, unless CELERY_DB_REUSE_MAX lets it; then nobody else looks at them.
+    """
+    if not getattr(getattr(task, "request", None), "is_eager", False):
+        close_old_connections()
 
 
 def _report_lost(task_id: str = "", exception: BaseException | None = None, **_: Any) -> None:

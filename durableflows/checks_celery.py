@@ -7,8 +7,10 @@ from celery import current_app
 from celery.app.task import Task
 from django.apps import AppConfig
 from django.core import checks
+from django.db import connections
 
 from durableflows.core import registry
+from durableflows.transactions import database
 
 NOT_SET_UP = "default"
 """Name of the app that Celery makes up in a process where the project's own was not imported."""
@@ -105,4 +107,22 @@ def _step_tasks() -> Iterator[tuple[str, "Task[Any, Any]"]]:
                 yield name, tasks[name]
 
 
-CHECKS = (check_celery, check_time_limits, check_step_tasks)
+def check_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """W013: the engine's database is to keep its connections, and Celery closes them around each task all the same."""
+    age = connections[database()].settings_dict.get("CONN_MAX_AGE", 0)
+    if age == 0 or current_app.main == NOT_SET_UP or current_app.conf.get("CELERY_DB_REUSE_MAX"):
+        return []
+    hint = (
+        "Set CELERY_DB_REUSE_MAX (1_000_000) beside CONN_MAX_AGE, and CONN_HEALTH_CHECKS: durableflows.celery.install "
+        "drops connections that are too old or broken before and after each task, as Django does around a request."
+    )
+    return [
+        checks.Warning(
+            f"CONN_MAX_AGE is {age}, and workers connect for each step anew: Celery closes it around each task",
+            hint=hint,
+            id="durableflows.W013",
+        )
+    ]
+
+
+CHECKS = (check_celery, check_time_limits, check_step_tasks, check_connections)

@@ -12,16 +12,17 @@ from typing import Any
 from django.apps import AppConfig
 from django.core import checks
 
+from durableflows.conf import settings
 from durableflows.core import registry
 from durableflows.core.backoff import longest_seconds
 from durableflows.core.definition import EffectDefinition, StepDefinition, WorkflowDefinition
 
 
 def check_effects(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W007: an effect that nobody can be asked about. W008: retries that outlast a key."""
+    """W007: an effect that nobody can be asked about. W008: retries that outlast a key. W015: nobody tells."""
     found: dict[str, checks.CheckMessage] = {}  # by text: versions of a workflow share effects
     for definition in registry.definitions():
-        for message in (*_unanswerable(definition), *_outlasting(definition)):
+        for message in (*_unanswerable(definition), *_outlasting(definition), *_unheard(definition)):
             found.setdefault(message.msg, message)
     return list(found.values())
 
@@ -38,6 +39,17 @@ def _unanswerable(definition: WorkflowDefinition) -> Iterator[checks.CheckMessag
                 f"effect {effect.name} has neither a lookup nor a key window: a lost answer is left to a person",
                 hint=hint,
                 id="durableflows.W007",
+            )
+
+
+def _unheard(definition: WorkflowDefinition) -> Iterator[checks.CheckMessage]:
+    for effect in definition.effects.values():
+        if effect.accepted is not None and effect.lookup is None and effect.event is None:
+            hint = "Give it lookup=…, to ask how it stands, or event=…, for the provider to tell."
+            yield checks.Warning(
+                f"effect {effect.name} may be accepted and not done yet, and nobody says when it is: a person has to",
+                hint=hint,
+                id="durableflows.W015",
             )
 
 
@@ -81,4 +93,19 @@ def check_clients(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     ]
 
 
-CHECKS = (check_effects, check_clients)
+def check_providers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """W014: limits of a provider that no effect has. Silent where no workflow is known: the limits may be of others."""
+    used = {effect.provider for definition in registry.definitions() for effect in definition.effects.values()}
+    hint = f"Providers of effects that are declared: {', '.join(sorted(used))}. Write the name as the effects have it."
+    return [
+        checks.Warning(
+            f"DURABLEFLOWS['PROVIDERS'] has limits of {name!r}, and no effect is of this provider: they bind nothing",
+            hint=hint,
+            id="durableflows.W014",
+        )
+        for name in sorted(set(settings().PROVIDERS) - used)
+        if used
+    ]
+
+
+CHECKS = (check_effects, check_clients, check_providers)

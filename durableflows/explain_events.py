@@ -123,6 +123,7 @@ def _resolved(fact: Fact) -> Said:
     verdicts: dict[str, Said] = {
         "happened": (f"{who} says that {_effect(fact)} happened", "certain"),
         "did_not_happen": (f"{who} says that {_effect(fact)} did not happen", "certain"),
+        "undone": (f"{who} says that {_effect(fact)} was undone by hand", "certain"),
         "repeat": (f"{who} wants {_effect(fact)}, which has happened, to be done once more", "note"),
     }
     if fact.text("verdict") == "seen":
@@ -277,6 +278,7 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "step.waiting": _waits,
     "step.held": _held,
     "provider.paused": _provider("paused", "problem"),
+    "provider.left_alone": _provider("left alone", "problem"),
     "provider.resumed": _provider("back", "done"),
     "step.asked": lambda fact: None,  # `approval.asked` beside it says what is asked
     "step.reopened": _simple("{step} stands where it stood", "note", ""),

@@ -145,7 +145,7 @@ def _may_reopen(run: WorkflowRun) -> bool:
 
 
 def _is_resolvable(row: SideEffect, rows: Rows) -> bool:
-    if row.state in RESOLVABLE:
+    if row.state in RESOLVABLE or row.state == EffectState.UNDO_FAILED:
         return True
     asks = any(step.pk == row.step_id and step.needs_person for step in rows.steps)
     return row.state == EffectState.ABSENT and not row.verdict and asks

@@ -130,7 +130,8 @@ def _paused(breaker: Breaker, rows: Rows) -> str:
     }
     tries = f"one request tries it {when(breaker.open_until, rows.now)}" if breaker.open_until else ""
     end = then.get(breaker.state, tries)
-    text = f"waits for {plain(breaker.provider)}: paused{since}{by} {plain(breaker.reason)}"
+    word = "paused" if breaker.state is BreakerState.PAUSED else "left alone"
+    text = f"waits for {plain(breaker.provider)}: {word}{since}{by} {plain(breaker.reason)}"
     return f"{text}; {end}" if end else text
 
 

@@ -24,6 +24,8 @@ _ANEW = {EffectState.REJECTED: "did_not_happen", EffectState.ABSENT: "did_not_ha
 """Of an undo that did not happen, or happened and did not last: the verdict with which it is sent under a new key."""
 LEFT = (EffectState.CONFIRMED, EffectState.UNDOING, EffectState.UNDO_FAILED)
 """States in which what has happened stands."""
+BY_HAND = "undone"
+"""The verdict of a person who has undone what the engine could not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ def follow(run_locked: WorkflowRun, step_locked: StepRun, undo_locked: SideEffec
         row.finish_undo()
         row.store("state")
         _note(run_locked, step_locked, "effect.undone", row, now)
+    elif undo_locked.state == EffectState.CONFIRMED and row.verdict == BY_HAND:
+        _given_back_twice(run_locked, step_locked, row, now)
     elif _has_failed(row, step_locked, undo_locked) and not has_open_undo(row):
         row.fail_undo()
         row.reason = undo_locked.reason[:2000]
@@ -124,6 +128,16 @@ def _has_failed(row: SideEffect, step: StepRun, undo: SideEffect) -> bool:
     if undo.state == EffectState.REVERSED and row.state == EffectState.UNDONE:
         return True
     return row.state == EffectState.UNDOING and step.ended_at is not None
+
+
+def _given_back_twice(run: WorkflowRun, step: StepRun, row: SideEffect, now: datetime) -> None:
+    """Loud: an undo that was believed not to have happened has happened after all."""
+    row.contradiction = f"{row.verdict_by or 'somebody'} undid it by hand, and its undo has happened too"
+    row.store("contradiction")
+    run.alert, run.alert_at = f"{row.effect}: {row.contradiction}", now
+    data: dict[str, JSON] = {"effect": row.effect, "text": row.contradiction}
+    journal.record(run, "effect.alert", at=now, step=step, data=data)
+    run.store("alert", "alert_at", *journal.FIELDS)
 
 
 def _note(run: WorkflowRun, step: StepRun, kind: str, row: SideEffect, now: datetime) -> None:

@@ -134,7 +134,8 @@ def paused(breaker: breakers.Breaker, now: datetime) -> Held:
     """A wait for a provider that is left alone."""
     is_for_person = breaker.state is BreakerState.PAUSED
     by = f" by {breaker.changed_by}" if breaker.changed_by else ""
-    reason = f"waits for {breaker.provider}: paused{by}, {breaker.reason}"
+    word = "paused" if is_for_person else "left alone"
+    reason = f"waits for {breaker.provider}: {word}{by}, {breaker.reason}"
     pause = PAUSED_SECONDS if is_for_person else LOOK_AGAIN_SECONDS
     until = breakers.held_until(breaker, now) + timedelta(seconds=pause + SPREAD_SECONDS * _random.random())
     return Held(breaker.provider, HeldFor.BREAKER, until, reason)
@@ -268,8 +269,7 @@ def _failed(run: WorkflowRun, step: StepRun, send: EffectSend, answer: Answer, n
         return
     row.failures, row.opened_at = wanted, now
     row.open_until = now + timedelta(seconds=limits.cool_down_seconds)
-    text = answer.error.text if answer.error else ""
-    _move(row, BreakerState.OPEN, now, reason=f"after {wanted} failures in a row, the last: {text}"[:500])
+    _move(row, BreakerState.OPEN, now, reason=f"after {wanted} failures in a row{_kind_of(answer)}"[:500])
     _tell_run(run, step, row, now)
 
 
@@ -311,11 +311,16 @@ def _credentials_refused(run: WorkflowRun, step: StepRun, send: EffectSend, answ
     row = _lock(send.provider)
     if row.state == BreakerState.PAUSED or not breakers.counts(_value(row), send.started_at):
         return
-    text = answer.error.text if answer.error else ""
     row.opened_at = now
-    _move(row, BreakerState.PAUSED, now, reason=f"it does not take our credentials: {text}"[:500])
+    _move(row, BreakerState.PAUSED, now, reason="it does not take our credentials")
     _tell_run(run, step, row, now)
-    run.alert, run.alert_at = f"{row.provider} is paused: {row.reason}"[:500], now
+    text = f": {answer.error.text}" if answer.error else ""
+    run.alert, run.alert_at = f"{row.provider} is paused: {row.reason}{text}"[:500], now
+
+
+def _kind_of(answer: Answer) -> str:
+    """The kind of an answer's error, without its words: every tenant's people read why a provider is left alone."""
+    return f", the last a {answer.error.error_class.rpartition('.')[2]}" if answer.error else ""
 
 
 def change_by_hand(provider: str, state: BreakerState, *, by: str, reason: str, now: datetime) -> bool:
@@ -348,7 +353,8 @@ def _tell(provider: str, state: str, reason: str, at: datetime, by: str) -> None
 
 
 def _tell_run(run: WorkflowRun, step: StepRun, row: Breaker, now: datetime) -> None:
-    kind = "provider.resumed" if row.state == BreakerState.CLOSED else "provider.paused"
+    kinds = {BreakerState.CLOSED: "provider.resumed", BreakerState.OPEN: "provider.left_alone"}
+    kind = kinds.get(BreakerState(row.state), "provider.paused")
     journal.record(run, kind, at=now, step=step, data={"provider": row.provider, "reason": row.reason})
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Q
 
-from durableflows import undoing
+from durableflows import ledger_undo, undoing
 from durableflows.core.states import EffectState, RunState
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
@@ -31,12 +31,14 @@ def examine_undos(scope: Scope) -> list[Finding]:
 
 
 def _astray(scope: Scope) -> Found:
-    """An effect is UNDONE in the commit that confirms its undo: the one without the other was never written by us."""
+    """An effect is UNDONE in the commit that confirms its undo: the one without the other was never written by us,
+    but for a person's word that it was undone by hand.
+    """
     undone = SideEffect.objects.using(database()).filter(undoes=OuterRef("pk"), state=EffectState.CONFIRMED)
     rows = scope.effects().annotate(has_undo=Exists(undone))
-    wrong = rows.filter(state=EffectState.UNDONE, has_undo=False) | rows.filter(has_undo=True).exclude(
-        state=EffectState.UNDONE
-    )
+    wrong = rows.filter(state=EffectState.UNDONE, has_undo=False).exclude(verdict=ledger_undo.BY_HAND) | rows.filter(
+        has_undo=True
+    ).exclude(state=EffectState.UNDONE)
     for run_id, effect, pk, state in wrong.values_list("run_id", "effect", "pk", "state").iterator(chunk_size=CHUNK):
         yield run_id, f"{effect} ({pk}) is {state}, and that is not what the row of its undo says"
     at_work = scope.steps().filter(run=OuterRef("run"), of_cleanup=True, ended_at__isnull=True)

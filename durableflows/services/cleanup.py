@@ -16,7 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from durableflows import artifacts
 from durableflows.boundaries import Boundary, cross
-from durableflows.core.states import EFFECT_OPEN
+from durableflows.core.states import EFFECT_OPEN, EffectState
 from durableflows.errors import InvalidState
 from durableflows.models import (
     ApprovalDecision,
@@ -87,6 +87,9 @@ def _in_the_way() -> Mapping[str, Q | Exists]:
         "an effect of it is not settled": Exists(effects.filter(state__in=[str(state) for state in EFFECT_OPEN])),
         "an effect of it is looked up once more": Exists(effects.filter(audit_at__isnull=False)),
         "a person has to look at a contradiction": Exists(effects.exclude(contradiction="")),
+        "a person has to say what became of what could not be undone": Exists(
+            effects.filter(state=EffectState.UNDO_FAILED)
+        ),
         "a run that it has started goes on": Exists(children.filter(ended_at__isnull=True)),
         "the run that has started it is kept, or goes first": Q(parent__isnull=False),
     }

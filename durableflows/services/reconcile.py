@@ -18,6 +18,7 @@ from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, Not
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step, try_lock_run
 from durableflows.selectors import OPERATE, may_operate, runs_for
+from durableflows.services import given_back
 from durableflows.transactions import database, transact
 
 VERDICT_FIELDS = (
@@ -25,7 +26,7 @@ VERDICT_FIELDS = (
     *("lookups_forgiven", "next_lookup_at", "audit_at"),
     *("verdict", "verdict_by", "verdict_reason", "verdict_at"),
 )
-VERDICTS = ("happened", "did_not_happen", "ask_again", "seen")
+VERDICTS = ("happened", "did_not_happen", "ask_again", "seen", given_back.VERDICT)
 
 
 def route(step_id: UUID) -> None:
@@ -219,6 +220,8 @@ def _resolve(
         raise TooLate(f"{row.effect} has changed since it was shown (it is {row.state} now): look at it again")
     if verdict == "seen":
         return _see(run, step, row, actor_name, reason, now)
+    if verdict == given_back.VERDICT:
+        return given_back.note(run, step, row, actor_name, reason, now)
     may_be_tried_anew = row.state == EffectState.REJECTED and verdict == "did_not_happen"
     if row.state not in (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT) and not may_be_tried_anew:
         raise TooLate(f"{row.effect} is {row.state}: there is nothing to decide")

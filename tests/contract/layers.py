@@ -113,6 +113,7 @@ VERBS = (
     "services",
     "services.runs",
     "services.approvals",
+    "services.given_back",
     "services.reconcile",
     "services.operations",
     "services.limits",

@@ -5,6 +5,7 @@ from tests.guards.values import Guard
 UNDO = "tests/integration/test_undo.py::"
 DOCTOR = "tests/integration/test_undo_doctor.py::"
 ENDING = "tests/unit/core/test_ending.py::"
+BY_HAND = "tests/integration/test_undone_by_hand.py::"
 TOGETHER = "tests/concurrency/test_transactional_at_once.py::"
 
 GUARDS = (
@@ -147,5 +148,45 @@ GUARDS = (
         '["transactional"] if effect.transactional else []',
         "[]",
         "tests/unit/core/test_fingerprint.py::test_what_is_structure",
+    ),
+    Guard(
+        "only of what could not be undone can be said that it is, by hand",
+        "P5, P15",
+        "services/given_back.py",
+        "    if row.state != EffectState.UNDO_FAILED and not is_left:",
+        "    if False:",
+        BY_HAND + "test_what_was_done_well_or_is_undone_is_refused",
+    ),
+    Guard(
+        "nothing is given back by hand while its undo may still happen",
+        "P5",
+        "services/given_back.py",
+        "    if ledger_undo.has_open_undo(row):",
+        "    if False:",
+        BY_HAND + "test_while_its_undo_may_still_happen_it_is_refused",
+    ),
+    Guard(
+        "what was given back by hand, and then undone after all, is loud",
+        "P4",
+        "ledger_undo.py",
+        "        _given_back_twice(run_locked, step_locked, row, now)",
+        "        pass",
+        BY_HAND + "test_an_undo_that_has_happened_after_all_is_loud",
+    ),
+    Guard(
+        "a run with something that could not be undone is not removed",
+        "P15",
+        "services/cleanup.py",
+        "            effects.filter(state=EffectState.UNDO_FAILED)",
+        "            effects.none()",
+        "tests/integration/test_cleanup.py::test_what_somebody_may_still_need_is_kept_and_the_reason_said",
+    ),
+    Guard(
+        "what a provider said of one run is not told in others",
+        "P14",
+        "providers.py",
+        "{_kind_of(answer)}",
+        ": {answer.error.text if answer.error else ''}",
+        "tests/integration/test_breakers.py::test_what_a_provider_said_of_one_run_is_not_told_to_those_who_wait",
     ),
 )

@@ -48,8 +48,22 @@ def test_five_failures_in_a_row_and_nothing_more_is_sent(world: World):
     assert len(provider.sends) == 5
     assert len(held()) == 3, "those that came after the trip wait"
     assert states(runs) == {RunState.RUNNING}
-    assert BreakerChange.objects.get().reason.startswith("after 5 failures in a row")
-    assert RunEvent.objects.filter(kind="provider.paused").count() == 1
+    assert BreakerChange.objects.get().reason == "after 5 failures in a row, the last a NeverSent"
+    assert RunEvent.objects.filter(kind="provider.left_alone").count() == 1
+
+
+def test_what_a_provider_said_of_one_run_is_not_told_to_those_who_wait(world: World):
+    """Why a provider is left alone is read in every tenant; an error's words may name one tenant's customer."""
+    provider = Provider(faults=[raise_without_acting(NeverSent("no seat for Ada Lovelace"))] * 5)
+
+    runs = start_many(provider, 8)
+    world.run_until_idle()
+
+    told = [BreakerChange.objects.get().reason, breaker().reason, *(step.retry_reason for step in held())]
+    told += [api.explain(run).sentence for run in runs[5:]]
+    assert len(told) == 8
+    assert "left alone" in told[2]
+    assert not [text for text in told if "Ada" in text]
 
 
 def test_waiting_costs_no_attempt_no_budget_and_no_call(world: World):
@@ -268,7 +282,7 @@ def test_a_manager_reads_why_it_waits_and_what_comes(world: World):
 
     story = api.explain(runs[-1])
 
-    assert "pay waits for test: paused since 09:00 after 5 failures in a row" in story.sentence
+    assert "pay waits for test: left alone since 09:00 after 5 failures in a row" in story.sentence
     assert "one request tries it at 09:00" in story.sentence
     assert story.next_at is not None
     assert any(line.kind == "waiting" and "waits for test" in line.text for line in story.lines)

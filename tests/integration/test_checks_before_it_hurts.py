@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import stripe
 from celery import current_app
+from django.db import connection
 from pydantic import BaseModel
 
 from durableflows import CannotTell, EffectCall, Retry, Run, Workflow, WorkflowState, effect, step, tasks
-from durableflows.checks_celery import check_celery, check_step_tasks
-from durableflows.checks_effects import check_clients, check_effects
+from durableflows.checks_celery import check_celery, check_connections, check_step_tasks
+from durableflows.checks_effects import check_clients, check_effects, check_providers
 from durableflows.core import registry
 from durableflows.core.definition import EffectDefinition
 
@@ -97,6 +98,39 @@ def test_an_effect_with_an_answer_to_that_is_fine(given: EffectDefinition[Receip
         assert effects_found() == []
 
 
+def pending(receipt: Receipt) -> bool:
+    return receipt.id == "pending"
+
+
+@pytest.mark.parametrize(
+    ("given", "is_named"),
+    [
+        (used(key_window=DAY, accepted=pending), True),
+        (used(key_window=DAY, accepted=pending, has_lookup=True), False),
+        (used(key_window=DAY, accepted=pending, event=lambda body: None), False),
+    ],
+    ids=["nobody says", "lookup", "the provider tells"],
+)
+def test_an_effect_that_is_accepted_and_of_which_nobody_says_when_it_is_done_is_named(
+    given: EffectDefinition[Receipt], is_named: bool
+):
+    with declared(given):
+        assert [one for one, _ in effects_found()] == ["durableflows.W015"] * is_named
+
+
+def test_limits_of_a_provider_that_no_effect_has_are_named(settings: Any):
+    settings.DURABLEFLOWS = {
+        **settings.DURABLEFLOWS,
+        "PROVIDERS": {"bank": {}, "banks": {}},
+    }
+    with declared(used(key_window=DAY)):
+        (found,) = check_providers(None)
+    with registry.isolated():
+        assert check_providers(None) == []
+
+    assert (found.id, "'banks'" in found.msg) == ("durableflows.W014", True)
+
+
 @pytest.mark.parametrize(
     ("retry", "is_named"),
     [
@@ -150,6 +184,19 @@ def test_a_setting_of_celery_that_will_hurt_is_named(conf: pytest.MonkeyPatch, n
     conf.setitem(current_app.conf, name, value)
 
     assert celery_found() == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("age", "reuse", "wanted"),
+    [(0, None, []), (60, None, ["durableflows.W013"]), (None, None, ["durableflows.W013"]), (60, 1_000_000, [])],
+)
+def test_connections_that_are_to_be_kept_and_are_closed_around_each_task_are_named(
+    conf: pytest.MonkeyPatch, age: int | None, reuse: int | None, wanted: list[str]
+):
+    conf.setitem(connection.settings_dict, "CONN_MAX_AGE", age)
+    conf.setitem(current_app.conf, "CELERY_DB_REUSE_MAX", reuse)
+
+    assert [one.id for one in check_connections(None)] == wanted
 
 
 def test_an_app_that_this_process_did_not_set_up_is_not_blamed(conf: pytest.MonkeyPatch):

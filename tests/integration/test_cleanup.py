@@ -21,8 +21,10 @@ from tests.integration.test_command import data, said
 from tests.integration.test_references import storage  # noqa: F401 - a fixture
 from tests.integration.test_verify import child_ended, keeping
 from tests.support.examined import absent, asking, cancelled, done, in_doubt, parked, ready
-from tests.support.flows import act_then_raise
+from tests.support.flows import act_then_raise, raise_without_acting
 from tests.support.parcels import Depot, lost_address, parcel_workflow
+from tests.support.trips import Agency
+from tests.support.trips import start as start_trip
 from tests.support.waits import Way, waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -126,6 +128,14 @@ def contradicted(world: World) -> UUID:
     return run_id
 
 
+def not_undone(world: World) -> UUID:
+    agency = Agency()
+    agency.unhotels.faults = [raise_without_acting(Permanent("past the date"))]
+    run = start_trip(agency)
+    world.run_until_idle()
+    return run.pk
+
+
 def with_a_living_child(world: World) -> UUID:
     run_id = waiting(world, "child")
     api.cancel(run_id, reason="x")
@@ -139,6 +149,7 @@ def with_a_living_child(world: World) -> UUID:
         (abandoned, "an effect of it is not settled"),
         (to_be_audited, "an effect of it is looked up once more"),
         (contradicted, "a person has to look at a contradiction"),
+        (not_undone, "a person has to say what became of what could not be undone"),
         (with_a_living_child, "a run that it has started goes on"),
     ],
 )

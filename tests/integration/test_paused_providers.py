@@ -190,9 +190,9 @@ def test_expired_credentials_pause_the_provider_and_a_person_is_told_once(world:
 
     assert len(provider.sends) == 1
     assert breaker().state == "paused"
-    assert BreakerChange.objects.count() == 1
+    assert BreakerChange.objects.get().reason == "it does not take our credentials"
     assert states(runs) == {RunState.RUNNING}
-    assert WorkflowRun.objects.exclude(alert="").count() == 1
+    assert WorkflowRun.objects.exclude(alert="").get().alert.endswith("credentials: api key expired")
     first = pay_of(runs[0])
     assert first.attempts - first.attempts_forgiven == 0
     assert SideEffect.objects.get().state == EffectState.PLANNED

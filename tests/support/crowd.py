@@ -20,7 +20,7 @@ from tests.support.outages import through
 from tests.worker_app.providers import REFUSED
 from tests.worker_app.storm import Storm
 
-MOST_OPEN = 60
+MOST_OPEN = 400
 KEPT_MESSAGES = 400
 
 Message = tuple[str, tuple[str, ...]]
