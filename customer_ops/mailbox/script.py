@@ -5,6 +5,7 @@
     TEXT 451 4.3.0 try again later      read the text, then refuse it
     TEXT cut-before                     read the text and hang up; it is lost
     TEXT cut-after                      keep the mail and hang up; its sender cannot know
+    RCPT well, TEXT well                nothing unusual this time
 
 `echo "TEXT 451 4.3.0 try again later" >> FILE` is all it takes. Any other line is dropped, and logged.
 """
@@ -17,9 +18,9 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 RCPT, TEXT = "RCPT", "TEXT"
-CUT_BEFORE, CUT_AFTER = "cut-before", "cut-after"
+CUT_BEFORE, CUT_AFTER, WELL = "cut-before", "cut-after", "well"
 
-_LINE = re.compile(rf"({RCPT}|{TEXT}) ([45]\d\d [ -~]+)|({TEXT}) ({CUT_BEFORE}|{CUT_AFTER})")
+_LINE = re.compile(rf"({RCPT}|{TEXT}) ([45]\d\d [ -~]+|{WELL})|({TEXT}) ({CUT_BEFORE}|{CUT_AFTER})")
 
 
 class Script:
@@ -28,13 +29,16 @@ class Script:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def add(self, line: str) -> None:
-        """Add a line for a mail to come. Raises ValueError for one that means nothing."""
-        if not _LINE.fullmatch(line):
-            raise ValueError(f"{line!r} is no line of a mail script; examples: TEXT 451 4.3.0 later, TEXT cut-after")
+    def add(self, *lines: str) -> None:
+        """Add a line for each mail to come. Raises ValueError for one that means nothing; then none is added."""
+        for line in lines:
+            if not _LINE.fullmatch(line):
+                raise ValueError(
+                    f"{line!r} is no line of a mail script; examples: TEXT 451 4.3.0 later, TEXT cut-after"
+                )
         with self._file.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(f"{line}\n")
+            file.write("".join(f"{line}\n" for line in lines))
 
     def take(self, point: str) -> str:
         """Take the first line for a point out of the file. Returns what is to be done, "" for nothing unusual."""
@@ -50,7 +54,8 @@ class Script:
                 file.truncate()
         except FileNotFoundError:
             return ""
-        return found.partition(" ")[2]
+        what = found.partition(" ")[2]
+        return "" if what == WELL else what
 
     def lines(self) -> list[str]:
         """What is still to be done."""

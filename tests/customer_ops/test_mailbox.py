@@ -228,6 +228,16 @@ def test_it_misbehaves_once_for_each_line_of_its_script(box: Mailbox, line: str,
     assert box.script.lines() == []
 
 
+def test_a_script_says_which_mails_go_well_before_one_does_not(box: Mailbox) -> None:
+    box.script.add("TEXT well", "RCPT well", "TEXT 451 4.3.0 later")
+
+    box.send(mail("pia@example.com"))
+    with pytest.raises(smtplib.SMTPDataError):
+        box.send(mail("pia@example.com"))
+
+    assert len([one for one in box.store.letters(recipient="pia") if not one.refusal]) == 1
+
+
 def test_a_mail_that_was_read_and_refused_is_shown_with_the_answer(box: Mailbox) -> None:
     box.script.add("TEXT 451 4.3.0 try again later")
     with pytest.raises(smtplib.SMTPDataError):
@@ -241,7 +251,8 @@ def test_a_mail_that_was_read_and_refused_is_shown_with_the_answer(box: Mailbox)
 
 def test_a_line_that_means_nothing_is_refused_and_dropped(box: Mailbox) -> None:
     with pytest.raises(ValueError, match="is no line of a mail script"):
-        box.script.add("TEXT 250 fine")
+        box.script.add("TEXT well", "TEXT 250 fine")
+    assert box.script.lines() == []
     (box.folder / "script").write_text("nonsense\n")
 
     box.send(mail("noor@example.com"))

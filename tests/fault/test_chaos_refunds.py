@@ -114,8 +114,11 @@ def _ask(charge: Charge, agent: User) -> RefundRequest:
 
 def _spoil(sandbox: RunningSandbox, office: Office, rng: random.Random) -> None:
     sandbox.fault_rate(FAULTY, seed=SEED, mix=MIX)
-    for _ in range(REFUNDS // 10):
-        office.script.add(rng.choice(["RCPT 451 4.3.0 later", "TEXT cut-before", "TEXT cut-after"]))
+    lines = []
+    for _ in range(REFUNDS):
+        lines += ["RCPT 451 4.3.0 later" if rng.random() < FAULTY / 3 else "RCPT well"]
+        lines += [rng.choice(["TEXT cut-before", "TEXT cut-after"]) if rng.random() < FAULTY * 2 / 3 else "TEXT well"]
+    office.script.add(*lines)
 
 
 def _fire(
