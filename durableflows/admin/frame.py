@@ -1,21 +1,14 @@
 """The frame that the engine's pages stand in: stock admin or django-unfold, and what each may run in a browser.
 
-Owns the content security policy of every page of ours (R28). Whether unfold is installed is read from the settings;
+Owns the content security policy of our pages in the admin (R28). Whether unfold is installed is read from the settings;
 it is never imported.
 """
 
-from urllib.parse import urlsplit
-
 from django.apps import apps
 from django.http import HttpResponse
-from django.templatetags.static import static
 
-STYLESHEET = "durableflows/durableflows.css"
+from durableflows.views import guard
 
-ALWAYS = (
-    "default-src 'self'{files}; img-src 'self' data:{files}; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'"
-)
 # unfold's menus and theme switch are expressions in attributes, which Alpine compiles: that is 'unsafe-eval'. Its
 # colours are a <style> whose text follows the project's settings: that is 'unsafe-inline', for styles alone. Inline
 # scripts and event handlers stay forbidden, and text of ours never stands where Alpine reads (it reads no {{ }}).
@@ -23,9 +16,5 @@ UNFOLD = "; script-src 'self' 'unsafe-eval'{files}; style-src 'self' 'unsafe-inl
 
 
 def guarded(response: HttpResponse) -> HttpResponse:
-    """Forbid inline scripts on a page of ours, whatever text it shows. Static files may live on another host."""
-    host = urlsplit(static(STYLESHEET))
-    files = f" {host.scheme or 'https'}://{host.netloc}" if host.netloc else ""
-    policy = ALWAYS + UNFOLD if apps.is_installed("unfold") else ALWAYS
-    response.headers["Content-Security-Policy"] = policy.format(files=files)
-    return response
+    """Forbid inline scripts on a page of ours, whatever text it shows."""
+    return guard.guarded(response, guard.ALWAYS + UNFOLD if apps.is_installed("unfold") else guard.ALWAYS)

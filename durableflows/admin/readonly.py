@@ -2,15 +2,12 @@
 fast with a million of them (R39).
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
-from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -22,9 +19,9 @@ from durableflows.admin.frame import guarded
 from durableflows.admin.lists import Table
 from durableflows.core import registry
 from durableflows.core.events import EventVerdict
-from durableflows.core.payload import redact, unstorable_in
-from durableflows.errors import TenantsUnknown
+from durableflows.core.payload import redact
 from durableflows.explain_words import state_words
+from durableflows.reading.looking import once, refuse_unstorable, tenants_known
 from durableflows.selectors import OPERATE, of_tenants
 from durableflows.transactions import database
 
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
     Pages = Paginator[Any]
 else:
     ModelAdmin, Pages = admin.ModelAdmin, Paginator
-
-Value = TypeVar("Value")
 
 COUNT_LIMIT = 10_000
 
@@ -89,7 +84,8 @@ class ReadOnly(ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Name the list by what it holds; there is nothing to select in it."""
-        refuse_unstorable(request)
+        # The search says so at its field.
+        refuse_unstorable(one for one in request.GET.lists() if one[0] != SEARCH_VAR)
         title = str(self.opts.verbose_name_plural).capitalize()
         return guarded(
             super().changelist_view(
@@ -192,49 +188,8 @@ class WorkflowOfRunFilter(WorkflowFilter):
     path = "run__workflow"
 
 
-def refuse_unstorable(request: HttpRequest) -> None:
-    """Answer 400 for a filter with NUL in it, which PostgreSQL takes in no query. The search says so at its field."""
-    asked = [text for name, values in request.GET.lists() if name != SEARCH_VAR for text in (name, *values)]
-    if any(unstorable_in(text) for text in asked):
-        raise BadRequest("a filter with NUL in it finds nothing")
-
-
 def mask(row: Model) -> None:
     """Replace the JSON values of a row in memory by their masked view."""
     for field in row._meta.concrete_fields:
         if isinstance(field, JSONField):
             setattr(row, field.attname, redact(getattr(row, field.attname)))
-
-
-@contextmanager
-def tenants_known() -> Iterator[None]:
-    """Answer 403 where the project cannot say in which tenants the person acts; its log says why."""
-    try:
-        yield
-    except TenantsUnknown as error:
-        raise PermissionDenied("nobody can say in which tenants you act") from error
-
-
-def sees_some(select: Callable[[Any], QuerySet[Any]], person: Any) -> bool:
-    """Does the person see any such row? Nobody does whose tenants are not known."""
-    try:
-        return select(person).exists()
-    except TenantsUnknown:
-        return False
-
-
-def as_id(text: str) -> UUID | None:
-    """Read a search term as an id, if it is one."""
-    try:
-        return UUID(text.strip())
-    except ValueError:
-        return None
-
-
-def once(request: HttpRequest, name: str, compute: Callable[[], Value]) -> Value:
-    """Compute a value once a request: the admin asks for the same right many times on one page."""
-    kept: dict[str, Any] = request.__dict__.setdefault("_durableflows", {})
-    if name not in kept:
-        kept[name] = compute()
-    value: Value = kept[name]
-    return value

@@ -4,10 +4,8 @@ Looking never decides: GET and HEAD show, POST with the CSRF token answers. What
 same as for every door; this file only says its typed errors in words.
 """
 
-import json
 import logging
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,37 +16,37 @@ from django.db.models import DateTimeField, Model, QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.timesince import timesince
 
-from durableflows import api, clock
-from durableflows.admin.answers import DecisionForm, consequences, rules, shown_before, why_not
-from durableflows.admin.facts import amount_of, shown_of, whom_of
+from durableflows import clock
 from durableflows.admin.frame import guarded
 from durableflows.admin.lists import Table
-from durableflows.admin.readonly import ReadOnly, WorkflowOfRunFilter, as_id, once, sees_some, tenants_known
+from durableflows.admin.readonly import ReadOnly, WorkflowOfRunFilter
 from durableflows.admin.runs import run_address
-from durableflows.admin.standing import (
+from durableflows.admin.standing import NOTHING, StandingFilter, standing_of
+from durableflows.errors import DurableflowsError, NotFoundError
+from durableflows.models import ApprovalRequest
+from durableflows.reading import deciding
+from durableflows.reading.answers import DecisionForm
+from durableflows.reading.facts import amount_of, whom_of
+from durableflows.reading.looking import as_id, once, sees_some, tenants_known
+from durableflows.reading.standing import (
+    BY_TIME,
     NEWEST_FIRST,
-    NOTHING,
     SOONEST_FIRST,
-    StandingFilter,
-    count_words,
-    standing_of,
-    waiting,
+    expires_words,
+    now_of,
+    since_words,
+    standing_words,
+    visible,
     waiting_count,
+    waiting_words,
 )
-from durableflows.core.states import ApprovalState
-from durableflows.errors import DurableflowsError, FactsChanged, NotAllowed, NotFoundError, TooLate
-from durableflows.explain_words import state_words
-from durableflows.models import ApprovalDecision, ApprovalRequest
-from durableflows.selectors import ANSWER, VIEW_REQUESTS, requests_for, runs_for
+from durableflows.selectors import ANSWER, VIEW_REQUESTS, runs_for
 
 logger = logging.getLogger("durableflows.admin")
 
 TEMPLATES = "admin/durableflows/approvalrequest"
 RESULT = "admin:durableflows_approvalrequest_decided"
-WORD = {"approve": "approved", "reject": "rejected"}
-Changes = Mapping[str, tuple[object, object]]
 
 
 class Requests(Table):
@@ -98,26 +96,17 @@ class ApprovalRequestAdmin(ReadOnly):
     @admin.display(description="since")
     def since(self, asked: ApprovalRequest) -> str:
         """Say how long ago it was asked."""
-        return f"{_span(asked.created_at, _now_of(asked))} ago"
+        return since_words(asked, _seen_at(asked))
 
     @admin.display(description="expires")
     def expires(self, asked: ApprovalRequest) -> str:
         """Say how long there is, or since when it is too late."""
-        now = _now_of(asked)
-        if asked.state != ApprovalState.OPEN:
-            return ""
-        if asked.expires_at > now:
-            return f"in {_span(now, asked.expires_at)}"
-        return f"{_span(asked.expires_at, now)} ago"
+        return expires_words(asked, _seen_at(asked))
 
     @admin.display(description="state")
     def standing(self, asked: ApprovalRequest) -> str:
         """Say the state in words."""
-        if asked.state != ApprovalState.OPEN:
-            return state_words(asked.state, "approvalrequest")
-        if asked.expires_at <= _now_of(asked):
-            return "overdue"
-        return "handed on: nobody answered in time" if asked.ladder_position else "waiting"
+        return standing_words(asked, _seen_at(asked))
 
     def get_urls(self) -> list[URLPattern]:
         """Put the decision page before the pages that every table has."""
@@ -133,22 +122,19 @@ class ApprovalRequestAdmin(ReadOnly):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Only what `selectors` lets the person see, with the time of looking so that no row asks for it."""
-        now = once(request, "now", clock.now)
         with tenants_known():
-            rows = _visible(request)
-        rows = rows.annotate(seen_at=Value(now, output_field=DateTimeField()))
+            rows = visible(request)
+        rows = rows.annotate(seen_at=Value(now_of(request), output_field=DateTimeField()))
         return rows.order_by(*self.get_ordering(request))
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """What can still be answered: soonest first. All else: newest first."""
-        return SOONEST_FIRST if standing_of(request) in ("mine", "open", "overdue") else NEWEST_FIRST
+        return SOONEST_FIRST if standing_of(request) in BY_TIME else NEWEST_FIRST
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Say on top how many wait for the person."""
         count = waiting_count(request) if self.has_view_permission(request) else 0
-        verb = "request waits" if count == 1 else "requests wait"
-        said = f"{count_words(count)} {verb} for you." if count else "Nothing waits for you."
-        return super().changelist_view(request, {"said": said, **(extra_context or {})})
+        return super().changelist_view(request, {"said": waiting_words(count), **(extra_context or {})})
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -165,7 +151,7 @@ class ApprovalRequestAdmin(ReadOnly):
             return True
         if request.user.has_perm(VIEW_REQUESTS) or request.user.has_perm(ANSWER):
             return True
-        return once(request, "requests", lambda: sees_some(lambda _person: _visible(request), request.user))
+        return once(request, "requests", lambda: sees_some(lambda _person: visible(request), request.user))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -184,15 +170,21 @@ class ApprovalRequestAdmin(ReadOnly):
             return HttpResponseNotAllowed(("GET", "HEAD", "POST"))
         asked = self._asked(request, request_id)
         if request.method != "POST":
-            return self._page(request, asked)
+            return self._page(request, asked, {})
         form = DecisionForm(request.POST)
         if not form.is_valid():
-            return self._page(request, asked, form=form, status=400)
+            return self._page(request, asked, {"form": form}, status=400)
         try:
-            return self._answer(request, asked, form.cleaned_data)
+            is_repeat = deciding.answer(request, asked, form.cleaned_data, door="admin")
+        except NotFoundError as error:
+            raise Http404(str(error)) from error
         except DurableflowsError as error:
-            logger.warning("%s could not answer request %s: %s", request.user, request_id, error)
-            return self._say(request, self._asked(request, request_id), form, error)
+            asked = self._asked(request, request_id)
+            refused = deciding.refused(request, asked, form, error)
+            show = self._page if refused.may_try_again else self._result
+            return show(request, asked, refused.context, status=refused.status)
+        page = reverse(RESULT, args=[asked.pk], current_app=self.admin_site.name)
+        return HttpResponseRedirect(f"{page}?again=1" if is_repeat else page)
 
     def _asked(self, request: HttpRequest, request_id: UUID) -> ApprovalRequest:
         asked: ApprovalRequest | None = self.get_queryset(request).select_related("step").filter(pk=request_id).first()
@@ -204,117 +196,42 @@ class ApprovalRequestAdmin(ReadOnly):
             raise PermissionDenied
         raise Http404("there is no such request, or none that you may see")
 
-    def _answer(self, request: HttpRequest, asked: ApprovalRequest, given: Mapping[str, str]) -> HttpResponse:
-        before = _vote_of(asked, request.user)
-        api.answer(
-            asked.pk,
-            given["verdict"],
-            by=request.user,
-            facts_digest=given["facts_digest"],
-            comment=given["comment"],
-            door="admin",
-            origin=request.META.get("REMOTE_ADDR", ""),
-        )
-        is_repeat = before is not None and before.verdict == given["verdict"]
-        page = reverse(RESULT, args=[asked.pk], current_app=self.admin_site.name)
-        return HttpResponseRedirect(f"{page}?again=1" if is_repeat else page)
-
     def decided_view(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
         """Say what the person has decided, what happens next, and where to go on. A reload decides nothing."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(("GET", "HEAD"))
         asked = self._asked(request, request_id)
-        vote = _vote_of(asked, request.user)
+        vote = deciding.vote_of(asked, request.user)
         if vote is None:
             return HttpResponseRedirect(decision_address(asked.pk, self.admin_site.name))
-        context = {
-            "title": f"You {WORD[vote.verdict]} this",
-            "vote": vote,
-            "is_repeat": "again" in request.GET,
-            "yes_count": asked.decisions.filter(verdict="approve", voided_at__isnull=True).count(),
-            "explanation": api.explain(asked.run_id),
-        }
-        return self._result(request, asked, context, 200)
-
-    def _say(
-        self, request: HttpRequest, asked: ApprovalRequest, form: DecisionForm, error: DurableflowsError
-    ) -> HttpResponse:
-        """Turn each typed error into a page that says what it means for the person."""
-        match error:
-            case NotAllowed():
-                return self._outcome(request, asked, error, status=403)
-            case NotFoundError():
-                raise Http404(str(error))
-            case FactsChanged():
-                changes = shown_before(form.cleaned_data, asked) or error.changes
-                return self._page(request, asked, form=form, error=error, changes=changes, status=409)
-            case TooLate():
-                return self._outcome(request, asked, error, status=409)
-        return self._page(request, asked, form=form, error=error, status=409)
-
-    def _outcome(
-        self, request: HttpRequest, asked: ApprovalRequest, error: DurableflowsError, *, status: int
-    ) -> HttpResponse:
-        title = "You may not decide this" if isinstance(error, NotAllowed) else "Your answer came too late"
-        context = {"title": title, "error": error, "explanation": api.explain(asked.run_id)}
-        return self._result(request, asked, context, status)
+        return self._result(request, asked, deciding.taken(request, asked, vote), status=200)
 
     def _result(
-        self, request: HttpRequest, asked: ApprovalRequest, context: dict[str, Any], status: int
+        self, request: HttpRequest, asked: ApprovalRequest, more: dict[str, Any], *, status: int
     ) -> HttpResponse:
-        """The page after an answer, taken or not: what happened, what is next, and the next request."""
-        following = waiting(request).exclude(pk=asked.pk).first()
-        after = {
-            "decisions": list(asked.decisions.all()),
+        context = deciding.result(request, asked, more)
+        following = context["following"]
+        addresses = {
             "request_address": decision_address(asked.pk, self.admin_site.name),
             "run_address": self._run_address(request, asked),
-            "following": following,
             "following_address": decision_address(following.pk, self.admin_site.name) if following else "",
         }
-        return self._render(request, asked, "result.html", {**after, **context}, status)
+        return self._render(request, "result.html", {**addresses, **context}, status)
 
     def _run_address(self, request: HttpRequest, asked: ApprovalRequest) -> str:
         may_see = runs_for(request.user).filter(pk=asked.run_id).exists()
         return run_address(asked.run_id, self.admin_site.name) if may_see else ""
 
     def _page(
-        self,
-        request: HttpRequest,
-        asked: ApprovalRequest,
-        *,
-        form: DecisionForm | None = None,
-        error: DurableflowsError | None = None,
-        changes: Changes | None = None,
-        status: int = 200,
+        self, request: HttpRequest, asked: ApprovalRequest, more: dict[str, Any], *, status: int = 200
     ) -> HttpResponse:
-        now, decisions = once(request, "now", clock.now), list(asked.decisions.all())
-        context = {
-            "title": asked.title,
-            "form": form or DecisionForm(),
-            "error": error,
-            "changes": [(name, *pair) for name, pair in sorted((changes or {}).items())],
-            "facts": shown_of(asked),
-            "shown": json.dumps(asked.binding),
-            "consequences": consequences(asked),
-            "rules": rules(asked),
-            "reason": why_not(asked, request.user, now),
-            "standing": self.standing(asked),
-            "expires": self.expires(asked),
-            "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),
-            "decisions": decisions,
-            # Whoever may see the question may see why it is asked.
-            "explanation": api.explain(asked.run_id),
-            "run_address": self._run_address(request, asked),
-            "now": now,
-        }
-        return self._render(request, asked, "decide.html", context, status)
+        context = {"run_address": self._run_address(request, asked), **deciding.decision(request, asked, more)}
+        return self._render(request, "decide.html", context, status)
 
-    def _render(
-        self, request: HttpRequest, asked: ApprovalRequest, page: str, context: dict[str, Any], status: int
-    ) -> HttpResponse:
+    def _render(self, request: HttpRequest, page: str, context: dict[str, Any], status: int) -> HttpResponse:
         request.current_app = self.admin_site.name
-        base = {**self.admin_site.each_context(request), "opts": self.opts, "asked": asked}
-        base |= {"list_address": self._list_address(), "seen_at": once(request, "now", clock.now)}
+        base = {**self.admin_site.each_context(request), "opts": self.opts}
+        base |= {"list_address": self._list_address(), "seen_at": now_of(request)}
         return guarded(TemplateResponse(request, f"{TEMPLATES}/{page}", {**base, **context}, status=status))
 
     def _list_address(self) -> str:
@@ -326,20 +243,6 @@ def decision_address(request_id: UUID, site: str) -> str:
     return reverse("admin:durableflows_approvalrequest_decide", args=[request_id], current_app=site)
 
 
-def _vote_of(asked: ApprovalRequest, person: Any) -> ApprovalDecision | None:
-    """The answer of this person that counts, if there is one."""
-    return asked.decisions.filter(actor_id=person.pk, voided_at__isnull=True).first()
-
-
-def _visible(request: HttpRequest) -> QuerySet[ApprovalRequest]:
-    """The requests that the person may see; built once a page, because it asks which rights open requests need."""
-    return once(request, "visible", lambda: requests_for(request.user))
-
-
-def _now_of(asked: ApprovalRequest) -> datetime:
+def _seen_at(asked: ApprovalRequest) -> datetime:
     """The time of looking, which the list has read once for all rows."""
     return getattr(asked, "seen_at", None) or clock.now()
-
-
-def _span(start: datetime, end: datetime) -> str:
-    return timesince(start, end) if end - start >= timedelta(minutes=1) else "less than a minute"

@@ -13,15 +13,7 @@ from django.urls import reverse
 
 from durableflows import api, clock
 from durableflows.admin.frame import guarded
-from durableflows.admin.readonly import (
-    ReadOnly,
-    StateFilter,
-    WorkflowFilter,
-    as_id,
-    once,
-    sees_some,
-    tenants_known,
-)
+from durableflows.admin.readonly import ReadOnly, StateFilter, WorkflowFilter
 from durableflows.core.payload import redact
 from durableflows.core.states import RunState
 from durableflows.models import (
@@ -33,6 +25,7 @@ from durableflows.models import (
     StepRun,
     WorkflowRun,
 )
+from durableflows.reading.looking import as_id, once, sees_some, tenants_known
 from durableflows.selectors import OPERATE, VIEW, requests_for, runs_for
 from durableflows.transactions import database
 

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.contrib.auth.models import Permission
 from django.utils.timesince import timesince
 
 from durableflows.core import free_text, registry
@@ -18,6 +17,7 @@ from durableflows.core.states import ApprovalState
 from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.explain_words import full_stop
 from durableflows.models import ApprovalRequest
+from durableflows.reading.who import asked_later, asked_now, names_of
 from durableflows.selectors import refusal
 from durableflows.services.approvals import differences
 
@@ -68,11 +68,12 @@ def _does(step: StepDefinition) -> str:
 
 def rules(asked: ApprovalRequest) -> list[tuple[str, str]]:
     """Say who may decide, how many must, and what happens when nobody does."""
-    rungs = asked.ladder[asked.ladder_position :]
-    names = _names({asked.permission, *(str(rung["permission"]) for rung in rungs)})
+    those, later = asked_now(asked), asked_later(asked)
+    names = names_of([those, *later])
     people = "One person" if asked.quorum == 1 else f"{asked.quorum} people"
+    who = those.words(names)
     found = [
-        ("Who may decide", f"People with the permission {names[asked.permission]}"),
+        ("Who may decide", f"{who[:1].upper()}{who[1:]}"),
         ("How many must approve", f"{people}; one rejection is enough to reject"),
     ]
     if asked.exclude_requester:
@@ -80,19 +81,11 @@ def rules(asked: ApprovalRequest) -> list[tuple[str, str]]:
             ("Who may not", f"{asked.requester_name or 'Whoever'}, who asked for it, not even as an administrator")
         )
     next_ = [
-        f"people with the permission {names[str(rung['permission'])]} are asked for {_span(rung['expires_seconds'])}"
-        for rung in rungs
+        f"{one.words(names)} are asked for {_span(rung['expires_seconds'])}"
+        for one, rung in zip(later, asked.ladder[asked.ladder_position :], strict=True)
     ]
     last = ", then ".join([*next_, "it is rejected"])
     return [*found, ("If nobody answers in time", f"{last[0].upper()}{last[1:]}")]
-
-
-def _names(permissions: set[str]) -> dict[str, str]:
-    """Permissions as people know them, with the name that an administrator needs: one query for all."""
-    codes = [permission.rpartition(".")[2] for permission in permissions]
-    rows = Permission.objects.filter(codename__in=codes).values_list("content_type__app_label", "codename", "name")
-    words = {f"{app}.{code}": f"“{name}” ({app}.{code})" for app, code, name in rows}
-    return {permission: words.get(permission, permission) for permission in permissions}
 
 
 def _span(seconds: float) -> str:

@@ -50,6 +50,12 @@ def whom_of(asked: ApprovalRequest) -> str:
     return fact(found[0][1]) if found else ""
 
 
+def whom_fact(asked: ApprovalRequest) -> str | None:
+    """The name of the bound fact that says whom it is for; None when none has such a name."""
+    found = _named(asked.binding, WHOM)
+    return found[0][0] if found else None
+
+
 def _named(facts: Mapping[str, object], names: tuple[str, ...]) -> Named:
     found = [(name, value) for name, value in facts.items() if _plain(name) in names]
     return sorted(found, key=lambda one: names.index(_plain(one[0])))

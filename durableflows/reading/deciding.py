@@ -1,0 +1,128 @@
+"""What a page of one request says, and what becomes of an answer that is posted: the same for each kind of page.
+
+GET and HEAD show, a POST with the CSRF token answers (R24). What counts is checked by `api.answer`, as for every door;
+this file says its typed errors in words, and gathers what the templates show. It builds no response.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+
+from durableflows import api
+from durableflows.errors import DurableflowsError, FactsChanged, NotAllowed, TooLate
+from durableflows.models import ApprovalDecision, ApprovalRequest
+from durableflows.reading.answers import DecisionForm, consequences, rules, shown_before, why_not
+from durableflows.reading.facts import shown_of
+from durableflows.reading.standing import expires_words, now_of, standing_words, waiting
+
+logger = logging.getLogger("durableflows.pages")
+
+Context = dict[str, Any]
+WORD = {"approve": "approved", "reject": "rejected"}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer that was not taken, and what is said of it: on the decision page, or where nothing is left to do on the
+    page of the result.
+    """
+
+    status: int
+    context: Context
+    may_try_again: bool
+
+
+def vote_of(asked: ApprovalRequest, person: Any) -> ApprovalDecision | None:
+    """The answer of this person that counts, if there is one."""
+    return asked.decisions.filter(actor_id=person.pk, voided_at__isnull=True).first()
+
+
+def answer(request: HttpRequest, asked: ApprovalRequest, given: Mapping[str, str], *, door: str) -> bool:
+    """Give a posted answer; True: the person had given the same before. Raises as `api.answer`."""
+    before = vote_of(asked, request.user)
+    api.answer(
+        asked.pk,
+        given["verdict"],
+        by=request.user,
+        facts_digest=given["facts_digest"],
+        comment=given["comment"],
+        door=door,
+        origin=request.META.get("REMOTE_ADDR", ""),
+    )
+    return before is not None and before.verdict == given["verdict"]
+
+
+def refused(request: HttpRequest, asked: ApprovalRequest, form: DecisionForm, error: DurableflowsError) -> Refused:
+    """Say what a typed error means for the person; `asked`: read anew, after the error."""
+    logger.warning("%s could not answer request %s: %s", request.user, asked.pk, error)
+    match error:
+        case NotAllowed():
+            return Refused(403, _outcome(asked, "You may not decide this", error), may_try_again=False)
+        case FactsChanged():
+            changes = shown_before(form.cleaned_data, asked) or error.changes
+            return Refused(409, {"form": form, "error": error, "changes": _sorted(changes)}, may_try_again=True)
+        case TooLate():
+            return Refused(409, _outcome(asked, "Your answer came too late", error), may_try_again=False)
+    return Refused(409, {"form": form, "error": error}, may_try_again=True)
+
+
+def _outcome(asked: ApprovalRequest, title: str, error: DurableflowsError) -> Context:
+    return {"title": title, "error": error, "explanation": api.explain(asked.run_id)}
+
+
+def _sorted(changes: Mapping[str, tuple[object, object]]) -> list[tuple[str, object, object]]:
+    return [(name, *pair) for name, pair in sorted(changes.items())]
+
+
+def decision(request: HttpRequest, asked: ApprovalRequest, more: Context) -> Context:
+    """All that the decision page shows; `more`: the form that was posted, and what became of it."""
+    now, decisions, explanation = now_of(request), list(asked.decisions.all()), api.explain(asked.run_id)
+    return {
+        "title": asked.title,
+        "asked": asked,
+        "form": DecisionForm(),
+        "facts": shown_of(asked),
+        "shown": json.dumps(asked.binding),
+        "consequences": consequences(asked),
+        "rules": rules(asked),
+        "reason": why_not(asked, request.user, now),
+        "standing": standing_words(asked, now),
+        "expires": expires_words(asked, now),
+        "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),
+        "decisions": decisions,
+        "yes_count": sum(one.verdict == "approve" and one.voided_at is None for one in decisions),
+        # Whoever may see the question may see why it is asked.
+        "explanation": explanation,
+        "read_at": _read_at(asked, explanation),
+        "now": now,
+        **more,
+    }
+
+
+def _read_at(asked: ApprovalRequest, explanation: api.Explanation) -> datetime:
+    """When the facts that are shown were computed: when it was asked, or when they were found to be others."""
+    told = [line for line in explanation.lines if line.about and line.about.kind == "approval.facts_changed"]
+    renewed = [line.at for line in told if line.about and line.about.data.get("request") == str(asked.pk)]
+    return max([asked.created_at, *renewed])
+
+
+def taken(request: HttpRequest, asked: ApprovalRequest, vote: ApprovalDecision) -> Context:
+    """What the result page says of an answer that counts."""
+    return {
+        "title": f"You {WORD[vote.verdict]} this",
+        "vote": vote,
+        "is_repeat": "again" in request.GET,
+        "yes_count": asked.decisions.filter(verdict="approve", voided_at__isnull=True).count(),
+        "explanation": api.explain(asked.run_id),
+    }
+
+
+def result(request: HttpRequest, asked: ApprovalRequest, more: Context) -> Context:
+    """All that the page after an answer shows, taken or not: what happened, what is next, and the next request."""
+    following = waiting(request).exclude(pk=asked.pk).first()
+    return {"asked": asked, "decisions": list(asked.decisions.all()), "following": following, **more}
