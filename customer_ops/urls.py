@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
-from django.urls import path, register_converter
+from django.urls import include, path, register_converter
 from django.urls.converters import StringConverter
 
 from customer_ops import views
@@ -38,5 +38,6 @@ urlpatterns = [
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("webhooks/payments/", payment_events, name="payment-events"),
+    path("durableflows/", include("durableflows.urls")),
     path("admin/", admin.site.urls),
 ]

@@ -109,7 +109,7 @@ def chosen(request: HttpRequest) -> Chosen:
     given: dict[str, str] = {name: form.cleaned_data.get(name, "") for name in form.fields}
     show = given["show"] if given["show"] in CHOICES else ("all" if given["q"] else "mine")
     sort = given["sort"] if given["sort"] in dict(SORTS) else ""
-    problem = " ".join(form.errors.get("q", []))
+    problem = " ".join(str(one) for one in form.errors.get("q", []))
     return Chosen(show, given["q"], given["workflow"], sort, given["after"], given["before"], problem)
 
 

@@ -13,6 +13,7 @@ from tests.support.browser_refunds import amount_field, refund_button
 STOCK, UNFOLD, MAILS = "stock", "unfold", "mails"
 ADMINS = (STOCK, UNFOLD)
 ADMIN = "/admin/durableflows"
+INBOX = "/durableflows/inbox"
 
 Made = Mapping[str, Mapping[str, str]]
 """Where rows are: see `browser_rows.Grid`."""
@@ -49,6 +50,10 @@ def _question(name: str) -> Callable[[Made], str]:
 
 def _answer(name: str) -> Callable[[Made], str]:
     return lambda made: f"{ADMIN}/approvalrequest/{made[name]['asked']}/decided/"
+
+
+def _in_inbox(name: str, page: str = "") -> Callable[[Made], str]:
+    return lambda made: f"{INBOX}/{made[name]['asked']}/{page}"
 
 
 def _run(name: str) -> Callable[[Made], str]:
@@ -155,6 +160,17 @@ SIGHTS = (
     Sight("answer-taken", _answer("decided"), "manager", "You approved", focus=".df", skins=ADMINS),
     Sight("question-hostile", _question("hostile"), "manager", "window.hostile=1", focus=".df", skins=ADMINS),
     Sight("question-endless", _question("endless"), "manager", "Donaudampf", focus=".df", skins=ADMINS),
+    Sight("inbox", _at(f"{INBOX}/?show=all"), "manager", "R-2001"),
+    Sight("inbox-empty", _at(f"{INBOX}/?show=overdue"), "manager", "No request is overdue."),
+    Sight("inbox-found-nothing", _at(f"{INBOX}/?q=nothing-like-this"), "manager", "Nothing was found"),
+    Sight("inbox-question", _in_inbox("waiting"), "manager", "What approval sets free"),
+    Sight("inbox-question-decided", _in_inbox("decided"), "manager", "Measured it."),
+    Sight("inbox-question-stale", _in_inbox("waiting"), "manager", "somewhere.else", act=_answer_other_facts),
+    Sight("inbox-answer-too-late", _in_inbox("decided"), "second", "Measured it.", act=_answer_too_late),
+    Sight("inbox-answer-taken", _in_inbox("decided", "decided/"), "manager", "You approved"),
+    Sight("inbox-asked", _in_inbox("waiting", "asked/"), "agent", "How far it is"),
+    Sight("inbox-question-hostile", _in_inbox("hostile"), "manager", "window.hostile=1"),
+    Sight("inbox-question-endless", _in_inbox("endless"), "manager", "Donaudampf"),
     Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus=".df", skins=ADMINS),
     Sight("run", _run("many"), "manager", "refund", focus=".df", skins=ADMINS),
     Sight("run-hostile", _run("hostile"), "manager", "refund", focus=".df", skins=ADMINS),

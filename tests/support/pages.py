@@ -25,6 +25,11 @@ def result(asked: ApprovalRequest) -> str:
     return reverse("admin:durableflows_approvalrequest_decided", args=[asked.pk])
 
 
+def inbox_address(asked: ApprovalRequest, page: str = "decision") -> str:
+    """Where the inbox shows a request: its pages decision, decided and asked."""
+    return reverse(f"durableflows:{page}", args=[asked.pk])
+
+
 def answer(client: Client, asked: ApprovalRequest, verdict: str = "approve", **fields: Any) -> Any:
     data = {"verdict": verdict, "facts_digest": asked.facts_digest, **fields}
     return client.post(address(asked), data)

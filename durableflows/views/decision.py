@@ -1,0 +1,75 @@
+"""One request: the page where it is decided, and the page after. GET and HEAD show, a POST decides (R24)."""
+
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+
+from durableflows.errors import DurableflowsError, NotFoundError
+from durableflows.models import ApprovalRequest
+from durableflows.reading import deciding
+from durableflows.reading.answers import DecisionForm
+from durableflows.reading.before import earlier
+from durableflows.reading.freed import freed_by
+from durableflows.reading.standing import visible
+from durableflows.views.doors import UNSENT, Context, Door
+
+DOOR = "inbox"
+
+
+def decision_address(request_id: UUID) -> str:
+    """The address of a request's decision page."""
+    return reverse("durableflows:decision", args=[request_id])
+
+
+class Decision(Door):
+    """Shows all that a person decides on, and takes the answer."""
+
+    def get(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
+        return self.page(self.asked(request_id), {"is_unsent": UNSENT in request.GET})
+
+    def post(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
+        asked, form = self.asked(request_id), DecisionForm(request.POST)
+        if not form.is_valid():
+            return self.page(asked, {"form": form}, status=400)
+        try:
+            is_repeat = deciding.answer(request, asked, form.cleaned_data, door=DOOR)
+        except NotFoundError as error:
+            raise Http404(str(error)) from error
+        except DurableflowsError as error:
+            return self.refuse(self.asked(request_id), form, error)
+        page = reverse("durableflows:decided", args=[asked.pk])
+        return HttpResponseRedirect(f"{page}?again=1" if is_repeat else page)
+
+    def refuse(self, asked: ApprovalRequest, form: DecisionForm, error: DurableflowsError) -> HttpResponse:
+        """Show the page again where the person may try again, else what became of the request."""
+        refused = deciding.refused(self.request, asked, form, error)
+        if refused.may_try_again:
+            return self.page(asked, refused.context, status=refused.status)
+        return show_result(self, asked, refused.context, status=refused.status)
+
+    def page(self, asked: ApprovalRequest, more: Context, *, status: int = 200) -> HttpResponse:
+        """Show the request as it is now."""
+        around = {"freed": freed_by(asked), "earlier": earlier(asked, visible(self.request))}
+        context = {**around, **deciding.decision(self.request, asked, more)}
+        return self.show("decision.html", context, status=status)
+
+
+class Decided(Door):
+    """Says what the person has decided, what happens next, and where to go on. A reload decides nothing."""
+
+    def get(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
+        asked = self.asked(request_id)
+        vote = deciding.vote_of(asked, request.user)
+        if vote is None:
+            return HttpResponseRedirect(decision_address(asked.pk))
+        return show_result(self, asked, deciding.taken(request, asked, vote), status=200)
+
+
+def show_result(door: Door, asked: ApprovalRequest, more: Context, *, status: int) -> HttpResponse:
+    """The page after an answer, taken or not."""
+    context = deciding.result(door.request, asked, more)
+    following = context["following"]
+    context["request_address"] = decision_address(asked.pk)
+    context["following_address"] = decision_address(following.pk) if following else ""
+    return door.show("result.html", context, status=status)
