@@ -38,7 +38,7 @@ logger = logging.getLogger("durableflows.webhooks")
 TOLERANCE_SECONDS = 300.0
 KEEP_SECRETS_SECONDS = 60.0
 """Secrets are looked up so often at most: a flood of forged requests must not become a flood at the secrets' store."""
-LONGEST_HEADER, MOST_SIGNATURES = 4096, 16
+LONGEST_HEADER, MOST_SIGNATURES, LONGEST_LENGTH = 4096, 16, 15
 _TIME = re.compile(r"[0-9]{1,12}")
 
 
@@ -212,7 +212,7 @@ def _raw(request: HttpRequest) -> bytes:
     """The body's bytes, and no more of them than an event may have."""
     limit = settings().MAX_EVENT_BYTES
     length = request.headers.get("Content-Length", "")
-    if length.isdigit() and int(length) > limit:
+    if length.isascii() and length.isdigit() and (len(length) > LONGEST_LENGTH or int(length) > limit):
         raise _Answer(413, f"it has more than {limit} bytes")
     try:
         raw = request.read(limit + 1)

@@ -41,7 +41,7 @@ BELIEVED = frozenset({EventVerdict.SETTLED, EventVerdict.KNOWN, EventVerdict.REV
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A stored event, as far as it is judged."""
+    """A stored event, as far as it is judged. `other`: why it is about an effect of another kind; '' when it is not."""
 
     outcome: EventOutcome
     reference: str
@@ -49,6 +49,7 @@ class Event:
     facts: Mapping[str, JSON]
     reason: str
     at: datetime | None
+    other: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ def _differences(event: Event, effect: Standing) -> str:
         for name, value in event.facts.items()
         if not same(effect.arguments.get(name, absent), value)
     ]
+    if event.other:
+        found.append(event.other)
     known, told = reference_of(effect.receipt), event.reference or reference_of(event.receipt)
     if known and told and known != told:
         found.append(f"it is about {told}, and what happened is {known}")

@@ -205,8 +205,8 @@ class EffectSend(models.Model):
 class ProviderEvent(models.Model):
     """What a provider told us on its own, once by its event id. Only `services.provider_events` writes it.
 
-    `body` is masked and for people; `outcome` to `happened_at` are what the project's reader found in it. `judge_at`:
-    when it is due to be judged, None: it never is again.
+    `body` is masked and for people; `outcome` to `happened_at` are what the project's reader found in it. `read_as`:
+    the effects that have this reader. `judge_at`: when it is due to be judged, None: it never is again.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -223,6 +223,7 @@ class ProviderEvent(models.Model):
     reference = models.CharField(max_length=255, blank=True, default="")
     receipt = models.JSONField(null=True, blank=True)
     facts = models.JSONField(default=dict)
+    read_as = models.JSONField(default=list, blank=True)
     said = models.TextField(blank=True, default="")
     happened_at = models.DateTimeField(null=True, blank=True)
 

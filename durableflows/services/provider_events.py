@@ -8,7 +8,7 @@ Source: P2, P5, P13, P14; R17, R20, R21.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -34,7 +34,7 @@ from durableflows.core.events import (
     reference_of,
 )
 from durableflows.core.outcomes import Answer, AnswerKind, ErrorInfo
-from durableflows.core.payload import JSON, check_size, check_text, redact, sha256, storable
+from durableflows.core.payload import JSON, check_size, check_text, redact, same, sha256, storable
 from durableflows.core.states import EffectState, ParkedReason
 from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.models import ProviderEvent, SideEffect, StepRun, WorkflowRun
@@ -52,11 +52,16 @@ READ_FIELDS = (
     "receipt",
     "facts",
     "said",
+    "read_as",
+    "body",
+    "body_digest",
     "happened_at",
     "verdict",
     "reason",
     "judge_at",
 )
+Effects = list[EffectDefinition[object]]
+
 JUDGED_FIELDS = ("effect", "verdict", "reason", "judged_at", "tries", "judge_at")
 ANSWERS = {
     EventOutcome.PENDING: AnswerKind.ACCEPTED,
@@ -124,16 +129,18 @@ def _utc(at: datetime | None) -> datetime | None:
 def _read(event: ProviderEvent, body: Mapping[str, Any]) -> None:
     """Put into the event what the readers of its provider find in it. An error of theirs keeps it, and is told."""
     errors: list[str] = []
-    readers = list(_readers(event.provider))
-    for effect in readers:
-        assert effect.event is not None
+    readers = _readers(event.provider)
+    for effects in readers:
+        read = effects[0].event
+        assert read is not None
         try:
-            reading = effect.event(body)
+            reading = read(body)
             if reading is not None:
-                _put_reading(event, effect, reading)
+                _put_reading(event, effects, reading)
                 return
         except Exception as error:  # noqa: BLE001 - a reader that fails must not lose the event
-            errors.append(f"the reader of {effect.name} failed: {type(error).__name__}: {describe(error).text}")
+            names = ", ".join(effect.name for effect in effects)
+            errors.append(f"the reader of {names} failed: {type(error).__name__}: {describe(error).text}")
     if errors or not readers:
         event.verdict = EventVerdict.UNREADABLE
         event.reason = "; ".join(errors) or f"no effect of {event.provider} that is known here reads events"
@@ -142,27 +149,44 @@ def _read(event: ProviderEvent, body: Mapping[str, Any]) -> None:
     event.verdict, event.reason = EventVerdict.OTHER, "no reader finds an effect in it"
 
 
-def _readers(provider: str) -> Iterator[EffectDefinition[object]]:
-    """One effect for each reader of a provider's events, of the newest version that has it."""
-    seen: set[int] = set()
+def _readers(provider: str) -> list[Effects]:
+    """For each reader of a provider's events the effects that have it, in the newest version of each."""
+    found: dict[int, dict[str, EffectDefinition[object]]] = {}
     for definition in reversed(registry.definitions()):
         for effect in definition.effects.values():
-            if effect.provider == provider and effect.event is not None and id(effect.event) not in seen:
-                seen.add(id(effect.event))
-                yield effect
+            if effect.provider == provider and effect.event is not None:
+                found.setdefault(id(effect.event), {}).setdefault(effect.name, effect)
+    return [list(effects.values()) for effects in found.values()]
 
 
-def _put_reading(event: ProviderEvent, effect: EffectDefinition[object], reading: object) -> None:
+def _put_reading(event: ProviderEvent, effects: Effects, reading: object) -> None:
     """Take over a reading, in a form that can be stored. Raises whatever makes it useless."""
     if not isinstance(reading, EventReading):
         raise InvalidDefinition(f"it returned {type(reading).__name__}: return an EventReading, or None")
-    receipt = None if reading.receipt is None else effect.dump_receipt(reading.receipt)
+    receipt, names = _receipt_of(effects, reading.receipt)
     facts = shape.plain_marked(reading.facts, what="the facts of an event")
     check_text(reading.key, 255, "the key")
     check_text(reading.reference, 255, "the reference")
     event.outcome, event.key, event.reference = str(reading.outcome), reading.key, reading.reference
     event.receipt, event.facts, event.said = receipt, facts, str(storable(redact(reading.reason)))[:1000]
-    event.happened_at = _utc(reading.at) or event.happened_at
+    event.read_as, event.happened_at = names, _utc(reading.at) or event.happened_at
+
+
+def _receipt_of(effects: Effects, receipt: object) -> tuple[JSON, list[str]]:
+    """The receipt as it is stored, and the effects of one reader that it can be about: those whose type it has."""
+    if receipt is None:
+        return None, [effect.name for effect in effects]
+    written: list[tuple[str, JSON]] = []
+    errors: list[Exception] = []
+    for effect in effects:
+        try:
+            written.append((effect.name, effect.dump_receipt(receipt)))
+        except InvalidState as error:
+            errors.append(error)
+    if not written:
+        raise errors[0]
+    first = written[0][1]
+    return first, [name for name, value in written if same(value, first)]
 
 
 @transact
@@ -176,13 +200,13 @@ def _store(event: ProviderEvent) -> ProviderEvent:
     stored = rows.get(provider=event.provider, event_id=event.event_id)
     if stored.pk != event.pk:
         stored = lock_event(stored.pk)
+        if stored.body_digest != event.body_digest:
+            logger.info("a copy of event %s of %s has another body", event.event_id, event.provider)
         if stored.verdict == EventVerdict.UNREADABLE and event.verdict != EventVerdict.UNREADABLE:
             for name in READ_FIELDS:
                 setattr(stored, name, getattr(event, name))
         if stored.verdict == EventVerdict.UNMATCHED:  # its effect may be there now, also after a day
             stored.judge_at = now
-        if stored.body_digest != event.body_digest:
-            logger.info("a copy of event %s of %s has another body", event.event_id, event.provider)
         stored.copies = stored.copies + 1
         stored.save(using=database(), update_fields=["copies", *READ_FIELDS])
     cross(Boundary.PROVIDER_EVENT_BEFORE_COMMIT)
@@ -213,9 +237,16 @@ def settle(event_id: UUID) -> bool:
 
 
 def _places(event: ProviderEvent) -> list[Place]:
-    """The effects that an event may be about: by our key; by the provider's own name where it gives no key back."""
+    """The effects that an event may be about: by our key; by the provider's own name where it gives no key back.
+
+    A name is unique among acts of a kind: a payment and a ticket may both be called 17.
+    """
     rows = SideEffect.objects.using(database()).filter(provider=event.provider).order_by("id")
-    rows = rows.filter(key=event.key) if event.key else rows.annotate(of=REFERENCE).filter(of=event.reference)
+    if event.key:
+        rows = rows.filter(key=event.key)
+    else:
+        rows = rows.annotate(of=REFERENCE).filter(of=event.reference)
+        rows = rows.filter(effect__in=event.read_as) if event.read_as else rows
     found = rows.values_list("run_id", "step_id", "pk", "undoes_id")[:10]
     there = {pk for _, _, pk, _ in found}  # an undo may give back the name of what it undid: that is not its own
     return [Place(run_id, step_id, pk) for run_id, step_id, pk, undoes in found if undoes not in there]
@@ -251,7 +282,7 @@ def _judge(place: Place, event_id: UUID) -> bool:
     if event.verdict not in OPEN_VERDICTS:
         return False
     now = clock.now()
-    judged = judge(_event(event), _standing(run, row))
+    judged = judge(_event(event, reconcile.declared(run, row)), _standing(run, row))
     _use(run, step, row, event, judged, now)
     event.effect, event.verdict, event.reason = row, str(judged.verdict), judged.reason
     event.judged_at, event.judge_at = now, None
@@ -260,9 +291,11 @@ def _judge(place: Place, event_id: UUID) -> bool:
     return True
 
 
-def _event(event: ProviderEvent) -> Event:
+def _event(event: ProviderEvent, effect: EffectDefinition[object] | None) -> Event:
     outcome, reference = EventOutcome(event.outcome), event.reference or reference_of(event.receipt)
-    return Event(outcome, reference, event.receipt, event.facts, event.said, event.happened_at)
+    is_other = effect is not None and bool(event.read_as) and effect.name not in event.read_as
+    other = f"it was read as one of {', '.join(event.read_as)}" if is_other else ""
+    return Event(outcome, reference, event.receipt, event.facts, event.said, event.happened_at, other)
 
 
 def _standing(run: WorkflowRun, row: SideEffect) -> Standing:

@@ -179,6 +179,15 @@ def test_what_is_too_large_is_refused_before_it_is_read(world: World, settings: 
     assert not ProviderEvent.objects.exists()
 
 
+@pytest.mark.parametrize("length", ["\u00b2", "9" * 5000, "-1", "many"])
+def test_a_length_that_is_none_breaks_nothing(world: World, pending: WorkflowRun, length: str):
+    """What comes before the proof of the signature is anybody's: it is refused or read, never an error of ours."""
+    answer = post(world, body_of(pending), header="t=1,v1=00", CONTENT_LENGTH=length)
+
+    assert answer.status_code in (400, 413)
+    assert not ProviderEvent.objects.exists()
+
+
 @pytest.mark.parametrize("method", ["get", "head", "put", "patch", "delete", "options"])
 def test_nothing_but_post_is_taken(method: str):
     assert getattr(Client(), method)("/named/").status_code == 405
