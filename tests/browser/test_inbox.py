@@ -44,6 +44,7 @@ def test_a_refund_is_approved_in_the_inbox_by_keyboard(desk: Desk, agent: Person
     while not link_to(page, order).evaluate("element => element === document.activeElement"):
         page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Your answer")).to_be_visible()
     tab_to(page, page.get_by_label(re.compile("^Comment")))
     page.keyboard.type("Seen the photo.")
     tab_to(page, page.get_by_role("button", name="Approve"))
