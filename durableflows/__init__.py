@@ -4,8 +4,10 @@ Owns the public names that workflows are declared with. Importing it loads no Dj
 answer and cancel runs are in `durableflows.api`, which needs the app registry.
 """
 
+from durableflows.core.approval import Escalate, Facts, Fallback
+from durableflows.core.approvers import Approvers, Band
 from durableflows.core.declare import Workflow, approval, effect, step
-from durableflows.core.definition import Budget, Escalate, Facts, Retry
+from durableflows.core.definition import Budget, Retry
 from durableflows.core.directives import StepReturn, compensate, fail, succeed
 from durableflows.core.effects import CannotTell, EffectCall, EventOutcome, EventReading, Found, NotFound
 from durableflows.core.http_answers import http_failure
@@ -17,6 +19,7 @@ from durableflows.core.refs import StepRef
 from durableflows.core.retry_after import parse_retry_after
 from durableflows.core.run import Run
 from durableflows.core.state import WorkflowState
+from durableflows.core.until import Until
 from durableflows.core.ways import child, each, sleep, wait_for
 from durableflows.errors import (
     AlreadyDecided,
@@ -46,7 +49,9 @@ from durableflows.errors import (
 __all__ = [
     "AlreadyDecided",
     "AlreadyDone",
+    "Approvers",
     "ArtifactRef",
+    "Band",
     "Budget",
     "CannotTell",
     "ConcurrentChange",
@@ -58,6 +63,7 @@ __all__ = [
     "EventReading",
     "Facts",
     "FactsChanged",
+    "Fallback",
     "Found",
     "InvalidDefinition",
     "InvalidState",
@@ -83,6 +89,7 @@ __all__ = [
     "Transient",
     "UnknownOutcome",
     "UnknownWorkflow",
+    "Until",
     "Workflow",
     "WorkflowState",
     "approval",

@@ -277,14 +277,18 @@ def answer(
     by: Any,
     facts_digest: str,
     comment: str = "",
+    edits: Mapping[str, object] | None = None,
     door: str = "api",
     origin: str = "",
 ) -> ApprovalRequest:
     """Answer a request: "approve" or "reject", for exactly the facts whose digest was shown.
 
-    Raises   NotFoundError, NotAllowed, AlreadyDecided, FactsChanged, TooLate. The same answer again is a quiet no-op
+    Shapes and units   edits: name -> value, what is approved instead, where the approval declares `edits=`; what is
+                       left out stays as it was asked
+    Raises             NotFoundError, NotAllowed, AlreadyDecided, FactsChanged, TooLate; InvalidState for edits out of
+                       bounds. The same answer again is a quiet no-op
     """
-    given = approvals.Answer(verdict, by, facts_digest, comment, door, origin)
+    given = approvals.Answer(verdict, by, facts_digest, comment, door, origin, edits or {})
     return approvals.answer(request_id, given)
 
 

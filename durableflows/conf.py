@@ -62,6 +62,8 @@ class Settings:
     PROVIDERS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Provider -> its limits: see [protect a provider](../howto/protect-a-provider.md). One that is not named has the
     defaults: no rates, a breaker, and a limit on repeats."""
+    UNANSWERABLE_SECONDS: float = 30.0
+    """Pause between two looks at whether somebody could answer each open request."""
     TENANTS_OF: str = ""
     """Callable(user) that says in which tenants a person acts: None for all, or a collection of names. Empty: in '',
     superusers in all."""

@@ -152,8 +152,28 @@ def _request_closed(fact: Fact) -> Said:
     if fact.data.get("state") in ("APPROVED", "REJECTED"):  # the answer itself is a line
         return None
     if fact.data.get("state") == "EXPIRED":
-        return "Nobody answered in time: the request was rejected by itself", "problem"
+        then = fact.text("then")
+        does = f"the run goes on with {then}" if then else "the request was rejected by itself"
+        return f"Nobody answered in time: {does}", "problem"
     return _with("The request was closed", fact.text("reason")), "note"
+
+
+def _asked_of(text: str, fact: Fact) -> str:
+    """Who is asked: a bare permission, or words for people, groups and names."""
+    asked = fact.text("asked")
+    return _with(f"{text} of those with the right", asked) if " " not in asked else f"{text} of {asked}"
+
+
+def _escalated(fact: Fact) -> Said:
+    return _asked_of("Nobody answered in time; now asked", fact), "waiting"
+
+
+def _not_needed(fact: Fact) -> Said:
+    return _with(f"Nobody had to be asked, {fact.text('band')}", fact.text("title")), "done"
+
+
+def _unanswerable(fact: Fact) -> Said:
+    return f"{_asked_of('Nobody can answer this: it is asked', fact)}, and nobody active beside who asked is", "problem"
 
 
 def _facts_changed(fact: Fact) -> Said:
@@ -288,7 +308,10 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "approval.answered": _answered,
     "approval.closed": _request_closed,
     "approval.facts_changed": _facts_changed,
-    "approval.escalated": _simple("Nobody answered in time; now asked of those with the right", "waiting", "asked"),
+    "approval.escalated": _escalated,
+    "approval.not_needed": _not_needed,
+    "approval.unanswerable": _unanswerable,
+    "approval.answerable": _simple("There is somebody again who can answer", "note", ""),
     "effect.dispatched": _dispatched,
     "effect.recorded": _recorded,
     "effect.absent": _simple("{effect} was looked up and not found: it did not happen", "certain", ""),

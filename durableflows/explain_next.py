@@ -81,9 +81,7 @@ def _next_of(step: StepRun, rows: Rows) -> tuple[datetime | None, str]:
         return step.must_end_by, f"the worker must end {plain(step)} by then"
     if step.state == StepState.WAITING_HUMAN:
         request = next((request for request in rows.requests if request.step_id == step.pk), None)
-        is_handed_on = request is not None and explain_standing.has_rung(request)
-        then = "others are asked" if is_handed_on else "the request expires and is rejected"
-        return request.expires_at if request else None, then
+        return (request.expires_at, explain_standing.after_expiry(request)) if request else (None, "")
     if step.state == StepState.RETRY_SCHEDULED:
         return step.wake_at, f"{plain(step)} is tried again"
     if step.state == StepState.READY:

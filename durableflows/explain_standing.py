@@ -144,10 +144,23 @@ def _asking(step: StepRun, rows: Rows) -> str:
     request = next((request for request in rows.requests if request.step_id == step.pk), None)
     if request is None:
         return "Waiting for a decision"
-    then = "then others are asked" if has_rung(request) else "rejected by itself"
     at = when(request.expires_at, rows.now)
-    expiry = f"{then}, {at}" if has_rung(request) else f"{then} {at}"
-    return f"Waiting for a decision since {moment(request.created_at, rows.now)}; {expiry}"
+    expiry = f"then {after_expiry(request)}, {at}" if _goes_on(request) else f"rejected by itself {at}"
+    nobody = ", and there is nobody who could give it" if request.unanswerable_at else ""
+    return f"Waiting for a decision since {moment(request.created_at, rows.now)}{nobody}; {expiry}"
+
+
+def after_expiry(request: ApprovalRequest) -> str:
+    """What happens when nobody answers in time."""
+    if has_rung(request):
+        return "others are asked"
+    if request.fallback:
+        return f"the run goes on with {plain(request.fallback)}"
+    return "the request expires and is rejected"
+
+
+def _goes_on(request: ApprovalRequest) -> bool:
+    return has_rung(request) or bool(request.fallback)
 
 
 def has_rung(request: ApprovalRequest) -> bool:

@@ -8,20 +8,22 @@ import logging
 import os
 import random
 import time
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError
 
-from durableflows import claims, classifiers, decisions, integrity, ledger_facts
+from durableflows import candidates, claims, classifiers, clock, decisions, integrity, ledger_facts
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.context import RunContext
-from durableflows.core import registry
+from durableflows.core import edits, registry
 from durableflows.core import state as states
+from durableflows.core.approval import ApprovalSpec, amount_among
 from durableflows.core.classify import describe, failure_of
-from durableflows.core.definition import ApprovalSpec, StepDefinition, StepKind, WorkflowDefinition
+from durableflows.core.definition import StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.directives import Succeed
 from durableflows.core.outcomes import (
     Asked,
@@ -41,8 +43,16 @@ from durableflows.core.secrecy import mask_text
 from durableflows.core.undo import UNDOES, arguments_of
 from durableflows.errors import EffectOpen, InvalidState, LeaseLost, NotFoundError, RunHalted, StateConflict
 from durableflows.leases import Claim
+from durableflows.models import ApprovalRequest, WorkflowRun
 from durableflows.notes import note
-from durableflows.transactions import is_repeatable, let_be_silent, limit_waits, patiently, transact_durably
+from durableflows.transactions import (
+    database,
+    is_repeatable,
+    let_be_silent,
+    limit_waits,
+    patiently,
+    transact_durably,
+)
 
 logger = logging.getLogger("durableflows.runner")
 
@@ -146,18 +156,42 @@ def _asked(step: StepDefinition, spec: ApprovalSpec, context: RunContext) -> Ask
     """What a person is asked; refused when it is not fit to be stored."""
     question = question_of(spec, context)
     facts: dict[str, JSON] = {"title": question.title, "binding": question.binding, "context": question.context}
+    facts["form"] = question.form
     check_size(facts, settings().MAX_STATE_BYTES, f"what {step.name} asks")
     integrity.refuse_secrets(facts, f"what {step.name} asks")
-    return Asked(question)
+    return Asked(question if question.unneeded else _with_people(spec, question, context))
+
+
+def _with_people(spec: ApprovalSpec, question: Question, context: RunContext) -> Question:
+    """Look whether there is anybody who could answer, so that it is known at once when there is not."""
+    run = WorkflowRun.objects.using(database()).select_related("owner").get(pk=context.id)
+    request = ApprovalRequest(
+        run=run,
+        tenant=run.tenant,
+        requester=run.owner,
+        exclude_requester=spec.exclude_requester,
+        exclude_delegate=spec.exclude_delegate,
+    )
+    by = spec.asked_anew_of(question.amount)
+    return replace(question, can_be_answered=candidates.can_be_answered(request, by, clock.now()))
 
 
 def question_of(spec: ApprovalSpec, context: RunContext) -> Question:
-    """Compute what a person is asked: the user's facts, and the title with their names filled in."""
+    """Compute what a person is asked: the user's facts, the title with their names filled in, and the amount."""
     facts = spec.shows(context).dump()
     binding, shown = facts["binding"], facts["context"]
     assert isinstance(binding, dict)
     assert isinstance(shown, dict)
-    return Question(title=_title(spec.title, {**shown, **binding}), binding=binding, context=shown)
+    given = spec.amount(context) if callable(spec.amount) else None
+    amount, binding = amount_among(spec, binding, given)
+    return Question(
+        title=_title(spec.title, {**shown, **binding}),
+        binding=binding,
+        context=shown,
+        amount=amount,
+        form=[] if spec.edits is None else edits.dump(edits.form(spec.edits, binding)),
+        unneeded=spec.band_words(amount) if spec.asked_of(amount) is None else "",
+    )
 
 
 def _title(template: str, facts: dict[str, JSON]) -> str:

@@ -1,16 +1,21 @@
 """Reads: what people and steps may see, filtered by owner, tenant and right. Never writes, never locks."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
+from pydantic import BaseModel
 
-from durableflows.core import registry
+from durableflows import votes
+from durableflows.core import edits, registry
+from durableflows.core.approvers import GROUP, PERSON
 from durableflows.core.states import ApprovalState
-from durableflows.errors import NotFoundError
-from durableflows.models import ApprovalDecision, ApprovalRequest, WorkflowRun
+from durableflows.errors import InvalidState, NotFoundError
+from durableflows.models import Addressee, ApprovalDecision, ApprovalRequest, WorkflowRun
+from durableflows.rights import Standing
 from durableflows.tenants import acts_in, tenants_of
 from durableflows.transactions import database
 
@@ -33,22 +38,37 @@ class DecisionView:
     actor_name: str
     comment: str
     at: datetime
+    edits: BaseModel | None = None
 
 
 def last_decision(run_id: UUID, step_name: str, item_key: str = "") -> DecisionView:
     """The newest closed request of an approval step, in the branch of this item. NotFoundError before any decision."""
     requests = ApprovalRequest.objects.using(database()).filter(run_id=run_id, step__name=step_name)
     requests = requests.filter(step__item_key=item_key)
-    request = requests.exclude(state=ApprovalState.OPEN).order_by("-created_at", "-id").first()
+    requests = requests.exclude(state=ApprovalState.OPEN).select_related("run", "step")
+    request = requests.order_by("-created_at", "-id").first()
     if request is None or request.closed_at is None:
         raise NotFoundError(f"nothing was decided yet at {step_name}")
-    last = request.decisions.filter(voided_at__isnull=True).order_by("-at").first()
+    last = votes.deciding(request)
     return DecisionView(
         approved=request.state == ApprovalState.APPROVED,
         actor_name=last.actor_name if last else "",
         comment=last.comment if last else "",
         at=request.closed_at,
+        edits=_edits(request, last),
     )
+
+
+def _edits(request: ApprovalRequest, last: ApprovalDecision | None) -> BaseModel | None:
+    """What the approver has changed, as the schema that the approval declares."""
+    if last is None or not last.edits or request.state != ApprovalState.APPROVED:
+        return None
+    spec = registry.get(request.run.workflow, request.run.version).step(request.step.name).approval
+    if spec is None or spec.edits is None:
+        raise InvalidState(
+            f"{request.step.name} was approved with changes, and this code has no edits= to read them by"
+        )
+    return edits.value_of(spec.edits, last.edits)
 
 
 def runs_for(person: Person | None) -> QuerySet[WorkflowRun]:
@@ -104,21 +124,19 @@ def may_answer(request: ApprovalRequest, person: Person) -> bool:
     return not refusal(request, person)
 
 
-def refusal(request: ApprovalRequest, person: Person) -> str:
-    """Say why the person may not answer; '' when nothing about the person is in the way."""
-    if request.exclude_requester and request.requester_id is not None and request.requester_id == person.pk:
-        return "you asked for this yourself: somebody else must decide"
-    if not acts_in(person, request.tenant):
-        return f"{person} may not answer this: it is of another tenant"
-    if not getattr(person, "is_active", False) or not person.has_perm(request.permission):
-        return f"{person} may not answer this: the permission {request.permission} is needed"
-    return ""
+def refusal(request: ApprovalRequest, person: Person | Standing) -> str:
+    """Say why the person may not answer; '' when nothing about the person is in the way.
+
+    person   for a list of requests a `Standing`: it asks once for all of them
+    """
+    standing = person if isinstance(person, Standing) else Standing(person)
+    return standing.refusal(request)
 
 
 def requests_for(person: Person) -> QuerySet[ApprovalRequest]:
-    """The requests a person may see: the own ones; of the person's tenants those that ask for a right the person has
-    and those answered, with the right to view or operate all. Closed ones too: who comes second must be told who
-    decided (R22). Raises TenantsUnknown.
+    """The requests a person may see: the own ones; of the person's tenants those that are asked of the person or of
+    somebody the person acts for, and those answered; with the right to view or operate all. Closed ones too: who comes
+    second must be told who decided (R22). Raises TenantsUnknown.
     """
     requests = ApprovalRequest.objects.using(database()).select_related("run")
     if person.pk is None:
@@ -128,29 +146,67 @@ def requests_for(person: Person) -> QuerySet[ApprovalRequest]:
     if person.has_perm(OPERATE) or person.has_perm(VIEW_REQUESTS):
         return requests if tenants is None else requests.filter(within | own)
     answered = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk).values("request_id")
-    theirs = Q(permission__in=_held_permissions(person)) | Q(pk__in=answered)
+    theirs = asked_of(Standing(person)) | Q(pk__in=answered)
     return requests.filter(own | (within & theirs))
 
 
 def waiting_for(person: Person, *, now: datetime) -> QuerySet[ApprovalRequest]:
-    """The open requests that the person may answer at this time, and has not answered yet."""
+    """The open requests that the person may answer at this time, and that were not answered by or for the person."""
     requests = ApprovalRequest.objects.using(database()).select_related("run")
     if person.pk is None:
         return requests.none()
-    votes = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk, voided_at__isnull=True)
+    standing = Standing(person, now)
     open_ones = of_tenants(requests, person, "tenant").filter(state=ApprovalState.OPEN, expires_at__gt=now)
-    open_ones = open_ones.filter(permission__in=_held_permissions(person))
-    own = Q(exclude_requester=True, requester_id=person.pk)
-    return open_ones.exclude(own).exclude(pk__in=votes.values("request_id"))
+    open_ones = open_ones.filter(asked_of(standing, is_open=True))
+    givers = [giver.person.pk for giver in standing.givers]
+    excluded = Q(requester_id=person.pk) | Q(exclude_delegate=True, requester_id__in=givers) | _edited(person.pk)
+    return open_ones.exclude(Q(exclude_requester=True) & excluded).exclude(pk__in=_answered_by(person.pk))
 
 
-def _held_permissions(person: Person) -> list[str]:
-    """Which of the permissions that requests ask for the person has: those declared, and those of open requests.
+def _answered_by(person_id: Any) -> QuerySet[Any, Any]:
+    answers = ApprovalDecision.objects.using(database()).filter(voided_at__isnull=True)
+    return answers.filter(Q(actor_id=person_id) | Q(for_person_id=person_id)).values("request_id")
+
+
+def asked_of(standing: Standing, *, is_open: bool = False) -> Q:
+    """The requests that are asked of a person, by an own right or by one that was lent.
+
+    is_open   without those that are answered for the giver already, in words or by silence of who may not
+    """
+    asked = _asked_permissions()
+    found = _asked_directly(standing, asked)
+    for giver in standing.givers:
+        made = Q(requester_id=giver.person.pk) | _edited(giver.person.pk)
+        lent = _asked_directly(giver, asked) & ~(Q(exclude_requester=True) & made)
+        if giver.tenants is not None:
+            lent &= Q(tenant__in=sorted(giver.tenants))
+        found |= lent & ~Q(pk__in=_answered_by(giver.person.pk)) if is_open else lent
+    return found
+
+
+def _edited(person_id: Any) -> Q:
+    """The requests about what the person has changed by hand."""
+    rows = ApprovalRequest.objects.using(database()).filter(editors=person_id, state=ApprovalState.OPEN)
+    return Q(pk__in=rows.order_by().values("pk"))
+
+
+def _asked_directly(standing: Standing, asked: Collection[str]) -> Q:
+    if not standing.is_active:
+        return Q(pk__in=[])
+    held = sorted(name for name in asked if standing.person.has_perm(name))
+    named = Addressee.objects.using(database()).filter(
+        Q(kind=PERSON, name=standing.username) | Q(kind=GROUP, name__in=sorted(standing.groups))
+    )
+    return Q(permission__in=held) | Q(pk__in=named.values("request_id"))
+
+
+def _asked_permissions() -> set[str]:
+    """The permissions that requests ask for: those declared, and those of open requests.
 
     Open requests may be of a release that this process does not have; closed ones are too many to look through.
     """
     specs = [step.approval for one in registry.definitions() for step in one.steps.values() if step.approval]
-    declared = {name for spec in specs for name in (spec.permission, *(rung.permission for rung in spec.ladder()))}
+    declared = {by.permission for spec in specs for by in spec.everybody()}
     open_ones = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN)
     asked = open_ones.order_by().values_list("permission", flat=True).distinct()
-    return sorted(name for name in {*declared, *asked} if person.has_perm(name))
+    return {*declared, *asked} - {""}

@@ -14,12 +14,11 @@ from typing import TypeAlias
 from durableflows.core import pins
 from durableflows.core import undo as undoing
 from durableflows.core.arguments import check_lookup
+from durableflows.core.check_approval import approval_problems
 from durableflows.core.definition import (
     SEND_BY_SECONDS,
-    ApprovalSpec,
     Budget,
     EffectDefinition,
-    Escalate,
     StepDefinition,
 )
 from durableflows.core.ending import DEFAULT_WITHIN
@@ -29,7 +28,6 @@ from durableflows.errors import InvalidDefinition
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DOTTED = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
-_PERMISSION = re.compile(r"\w+\.\w+")
 _HEADER = ("name", "version", "deadline", "budget")
 _CLEANUP = ("on_failure", "on_cancel")
 _UNDO = ("undo_on_failure", "undo_on_cancel", "undo_within")
@@ -170,7 +168,7 @@ def _step_problems(step: StepDefinition) -> Iterator[str]:
         yield "on_refused without recheck: nothing can refuse, give recheck=<function> or leave on_refused out"
     yield from _failure_problems(step)
     if step.approval is not None:
-        yield from _approval_problems(step.approval)
+        yield from approval_problems(step.approval)
     elif not step.to and not step.end:
         yield "it leads nowhere: give to='<step>', or end=True when the run may end here"
     yield from _step_effect_problems(step)
@@ -218,25 +216,6 @@ def _timing_problems(step: StepDefinition, effect: EffectDefinition[object]) -> 
         )
 
 
-def _approval_problems(spec: ApprovalSpec) -> Iterator[str]:
-    for option in ("title", "approved", "rejected"):
-        if not getattr(spec, option):
-            yield f"{option} is missing: an approval needs a title, and a step for each answer"
-    shows: object = spec.shows
-    if not callable(shows):
-        yield f"shows={shows!r}: a function of the run that returns Facts is needed"
-    for permission in (spec.permission, *(rung.permission for rung in spec.ladder())):
-        if not _PERMISSION.fullmatch(permission):
-            yield f"permission {permission!r} is not of the form 'app_label.codename'"
-    if type(spec.quorum) is not int or spec.quorum < 1:
-        yield f"quorum={spec.quorum!r}: at least one answer is needed"
-    if spec.expires <= timedelta(0):
-        yield "expires must be longer than nothing"
-    on_expiry: object = spec.on_expiry
-    if on_expiry != "deny" and not isinstance(on_expiry, Escalate):
-        yield f"on_expiry={on_expiry!r}: 'deny' or Escalate('app.permission') is needed"
-
-
 def _effect_name_problems(steps: Steps) -> Iterator[Problem]:
     known: dict[str, EffectDefinition[object]] = {}
     for step in steps.values():
@@ -264,6 +243,7 @@ def _targets(step: StepDefinition) -> Iterator[tuple[str, tuple[str, ...]]]:
     if step.approval is not None:
         yield "approved", (step.approval.approved,)
         yield "rejected", (step.approval.rejected,)
+        yield "on_expiry", (step.approval.fallback,) if step.approval.fallback else ()
     else:
         yield "to", step.to
     for option, target in (("on_refused", step.on_refused), ("on_failure", step.on_failure)):

@@ -150,10 +150,18 @@ def after_step(snapshot: Snapshot, outcome: Outcome, now: datetime, rng: Random)
     if isinstance(outcome, Done):
         return _done(snapshot, outcome)
     if isinstance(outcome, Asked):
-        return Decision("wait_human", outcome="asked", question=outcome.question, reason=outcome.question.title)
+        return _asked(snapshot.step, outcome.question)
     if isinstance(outcome, Refused):
         return _refused(snapshot.step, outcome)
     return _failed(snapshot, outcome, now, rng)
+
+
+def _asked(step: StepDefinition, question: Question) -> Decision:
+    if not question.unneeded:
+        return Decision("wait_human", outcome="asked", question=question, reason=question.title)
+    passed = after_answer(step, "approve", "")
+    reason = f"nobody needs to be asked, {question.unneeded}: {question.title}"
+    return replace(passed, outcome="nobody is asked", question=question, reason=reason)
 
 
 def _halted(snapshot: Snapshot) -> Decision:
@@ -327,8 +335,10 @@ def after_overrun(snapshot: Snapshot, now: datetime, rng: Random) -> Decision:
 
 def after_answer(step: StepDefinition, verdict: str, actor_name: str) -> Decision:
     """Decide where an approval leads: verdict is approve, reject or expire."""
-    assert step.approval is not None
-    target = step.approval.approved if verdict == "approve" else step.approval.rejected
+    spec = step.approval
+    assert spec is not None
+    leads_to = {"approve": spec.approved, "expire": spec.fallback}
+    target = leads_to.get(verdict) or spec.rejected
     output: JSON = {"verdict": verdict, "by": actor_name}
     return Decision("succeed", output=output, next_steps=(target,), reason=f"{verdict} {actor_name}".strip())
 

@@ -11,15 +11,16 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
+from pydantic import BaseModel
+
 from durableflows.core import check, ending, migrations, pins, registry
 from durableflows.core import undo as undoing
+from durableflows.core.approval import ApprovalSpec, Expiry, Facts
+from durableflows.core.approvers import Band
 from durableflows.core.arguments import Arguments
 from durableflows.core.definition import (
-    ApprovalSpec,
     Budget,
     EffectDefinition,
-    Expiry,
-    Facts,
     Retry,
     StepDefinition,
     StepKind,
@@ -30,10 +31,12 @@ from durableflows.core.effects import EffectCall, EventReader, LookupAnswer
 from durableflows.core.fingerprint import structure_of
 from durableflows.core.merge import declared as declared_merges
 from durableflows.core.migrations import MigrationDeclaration
+from durableflows.core.money import Money
 from durableflows.core.payload import JSON
 from durableflows.core.refs import StepRef
 from durableflows.core.run import Run
 from durableflows.core.state import S, WorkflowState
+from durableflows.core.until import Expires
 from durableflows.errors import InvalidDefinition
 
 R = TypeVar("R")
@@ -124,34 +127,50 @@ def approval(
     *,
     title: str,
     shows: Callable[[Run[S]], Facts],
-    permission: str,
+    permission: str = "",
+    groups: Sequence[str] = (),
+    people: Sequence[str] = (),
+    quorum: int = 1,
+    bands: Sequence[Band] = (),
+    amount: Callable[[Run[S]], Money] | str | None = None,
+    edits: type[BaseModel] | None = None,
     approved: str = "",
     rejected: str = "",
     exclude_requester: bool = True,
-    quorum: int = 1,
-    expires: timedelta = timedelta(days=3),
+    exclude_delegate: bool = True,
+    expires: Expires = timedelta(days=3),
+    remind: Sequence[timedelta] = (),
     on_expiry: Expiry = "deny",
     start: bool = False,
 ) -> StepDeclaration:
     """Make a step that waits for people: `sign_off = approval(title=..., approved="pay", rejected="tell_customer")`.
 
     Shapes and units   title: with names of facts in braces; shows: asked when the request is made and again when it is
-                       answered; permission: "app_label.codename"; quorum: how many must say yes, one no is enough
+                       answered; permission: "app_label.codename", or groups, or people: each is enough; quorum: how
+                       many must say yes, one no is enough; bands: who, by the amount, instead of these four;
+                       amount: the name of a binding fact, or a function of the run; edits: a pydantic model of what
+                       an approver may change; remind: spans after asking, less than nothing: before the end
     Raises             InvalidDefinition when the class is complete
     """
     spec = ApprovalSpec(
         title=title,
         shows=shows,
         permission=permission,
+        groups=groups,
+        people=people,
+        quorum=quorum,
+        bands=bands,
+        amount=amount,
+        edits=edits,
         approved=approved,
         rejected=rejected,
         exclude_requester=exclude_requester,
-        quorum=quorum,
+        exclude_delegate=exclude_delegate,
         expires=expires,
+        remind=remind,
         on_expiry=on_expiry,
     )
-    to = tuple(dict.fromkeys(target for target in (approved, rejected) if target))
-    return StepDeclaration(StepDefinition(name="", kind=StepKind.APPROVAL, to=to, start=start, approval=spec))
+    return StepDeclaration(StepDefinition(name="", kind=StepKind.APPROVAL, to=spec.targets, start=start, approval=spec))
 
 
 def effect(

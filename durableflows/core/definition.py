@@ -1,7 +1,7 @@
 """What a declaration becomes: frozen values that the engine, the checks, the console and the docs read.
 
-Owns the shapes of retry, budget, escalation, approval, effect, step and workflow. Made by `core.declare`
-from class bodies and by users (Retry, Budget, Escalate, Facts). Never changes after import, never runs a step.
+Owns the shapes of retry, budget, effect, step and workflow (approvals: `core.approval`). Made by `core.declare`
+from class bodies and by users (Retry, Budget). Never changes after import, never runs a step.
 """
 
 import inspect
@@ -11,11 +11,12 @@ from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
-from typing import Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
 
 from durableflows.core import shape
+from durableflows.core.approval import ApprovalSpec
 from durableflows.core.arguments import Arguments
 from durableflows.core.effects import EventReader
 from durableflows.core.merge import Merge
@@ -95,73 +96,6 @@ class Budget:
         cost: object = self.cost_usd
         if cost is not None and not (isinstance(cost, Decimal) and cost.is_finite() and cost >= 0):
             raise InvalidDefinition(f'Budget: cost_usd={cost!r}, write Decimal("2.00"): floats are not exact')
-
-
-@dataclass(frozen=True, slots=True)
-class Escalate:
-    """When a request expires, ask people with this permission; after that, `then`.
-
-    Shapes and units   expires: time that they have, None: as long as the request before had
-    """
-
-    permission: str
-    then: "Literal['deny'] | Escalate" = "deny"
-    expires: timedelta | None = None
-
-    def __post_init__(self) -> None:
-        if not self.permission:
-            raise InvalidDefinition("Escalate: a permission is needed, like 'app.approve_any_refund'")
-        if self.then != "deny" and not isinstance(self.then, Escalate):
-            raise InvalidDefinition(f"Escalate: then={self.then!r}, 'deny' or another Escalate is needed")
-        _refuse_nothing(self.expires, "Escalate: expires")
-
-
-Expiry: TypeAlias = Literal["deny"] | Escalate
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a person is shown before deciding.
-
-    A decision is bound to `binding`: when one of these values changes, votes are void. `context` may change freely.
-    """
-
-    binding: Mapping[str, object]
-    context: Mapping[str, object] = field(default_factory=dict)
-
-    def dump(self) -> dict[str, JSON]:
-        """Write {"binding": {...}, "context": {...}} as JSON; Money, Decimal, dates and ids in their JSON forms.
-
-        Text that PostgreSQL cannot store is marked: a name typed with NUL must not keep anybody from being asked.
-        Raises InvalidState naming the fact that has none (NaN, an ORM row).
-        """
-        binding = shape.plain_marked(self.binding, what="binding facts")
-        context = shape.plain_marked(self.context, what="context facts")
-        return {"binding": binding, "context": context}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalSpec:
-    """How a person is asked, who may answer, and where each answer leads."""
-
-    title: str
-    shows: Callable[..., Facts]
-    permission: str
-    approved: str
-    rejected: str
-    exclude_requester: bool = True
-    quorum: int = 1
-    expires: timedelta = timedelta(days=3)
-    on_expiry: Expiry = "deny"
-
-    def ladder(self) -> tuple[Escalate, ...]:
-        """List the escalations in order; after the last one the request is rejected."""
-        rungs: list[Escalate] = []
-        rung: Expiry = self.on_expiry
-        while isinstance(rung, Escalate):
-            rungs.append(rung)
-            rung = rung.then
-        return tuple(rungs)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from durableflows.core.directives import Compensate, Fail, Goto, Succeed
+from durableflows.core.money import Money
 from durableflows.core.payload import JSON
 
 
@@ -32,11 +33,20 @@ class ErrorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an approval step asks: computed by user code, before any lock."""
+    """What an approval step asks: computed by user code, before any lock.
+
+    amount     by which it is chosen who is asked; form: what an approver may change (`core.edits`), as JSON
+    unneeded   the rule by which nobody needs to be asked; '' when somebody does
+    can_be_answered   is there anybody who could?
+    """
 
     title: str
     binding: dict[str, JSON]
     context: dict[str, JSON]
+    amount: Money | None = None
+    form: list[JSON] = field(default_factory=list)
+    unneeded: str = ""
+    can_be_answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)

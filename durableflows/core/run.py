@@ -11,6 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Generic, Protocol, TypeVar
 
+from pydantic import BaseModel
+
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.payload import JSON
 from durableflows.core.pins import Manifest
@@ -46,6 +48,10 @@ class Decision(Protocol):
     @property
     def at(self) -> datetime:
         """When it was decided (aware, UTC)."""
+
+    @property
+    def edits(self) -> BaseModel | None:
+        """What they approved instead, as the approval's `edits=`; None when they changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)

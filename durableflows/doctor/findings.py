@@ -133,6 +133,10 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
         Severity.ATTENTION,
         "Undo it by hand, or cure the reason and `manage.py durableflows compensate RUN --reason WHY`.",
     ),
+    "unanswerable": (
+        Severity.ATTENTION,
+        "Give somebody the right, or add somebody to the group: it is noticed by itself. Or cancel the run.",
+    ),
     "inherited": (Severity.ATTENTION, "The heir finds out: `manage.py durableflows resolve EFFECT ...`."),
     "needs-person": (
         Severity.ATTENTION,

@@ -56,6 +56,7 @@ def examine_waits(scope: Scope) -> list[Finding]:
         *_late_runs(scope, "end-overdue", _quiet(scope), "changed_at", "it is ending and nothing of it is open"),
         *listed("parked", _parked(scope)),
         *listed("needs-person", _needs_person(scope)),
+        *listed("unanswerable", _unanswerable(scope)),
         *listed("unclaimed", _unclaimed(scope)),
         *_tickers(scope),
     ]
@@ -205,6 +206,14 @@ def _needs_person(scope: Scope) -> Found:
     steps = scope.steps().filter(needs_person=True, run__ended_at__isnull=True)
     for run_id, name, why in steps.values_list("run_id", "name", "waits_for").iterator(chunk_size=CHUNK):
         yield run_id, f"step {name}: {why}"
+
+
+def _unanswerable(scope: Scope) -> Found:
+    requests = scope.requests().filter(state=ApprovalState.OPEN, unanswerable_at__isnull=False)
+    for request in requests.filter(run__ended_at__isnull=True).iterator(chunk_size=CHUNK):
+        asked = request.asked_of.words() if request.asked_of else "nobody"
+        since = f"{request.unanswerable_at:%Y-%m-%d %H:%M} UTC"
+        yield request.run_id, f"{request.title!r} is asked of {asked}: nobody could answer since {since}"
 
 
 def _unclaimed(scope: Scope) -> Found:

@@ -10,10 +10,11 @@ from dataclasses import fields
 from datetime import timedelta
 from types import ModuleType
 
-from durableflows.core import ways
+from durableflows.core import until, ways
+from durableflows.core.approval import ApprovalSpec
+from durableflows.core.approvers import Approvers, band_words
 from durableflows.core.budget import pinned
 from durableflows.core.definition import (
-    ApprovalSpec,
     EffectDefinition,
     Retry,
     StepDefinition,
@@ -21,6 +22,7 @@ from durableflows.core.definition import (
     WorkflowDefinition,
 )
 from durableflows.core.payload import JSON
+from durableflows.core.until import Expires
 from durableflows.explain_words import plain
 from durableflows.management.tables import section
 
@@ -78,17 +80,24 @@ def _retry(retry: Retry) -> Data:
 
 
 def _approval(spec: ApprovalSpec) -> Data:
-    rungs: list[JSON] = [
-        {"permission": rung.permission, "expires_seconds": (rung.expires or spec.expires).total_seconds()}
-        for rung in spec.ladder()
+    least = spec.asked_anew_of(None)
+    rungs: list[JSON] = [rung.dump() for rung in spec.rungs(least.quorum)]
+    bands: list[JSON] = [
+        {"amounts": band_words(spec.bands, band, ""), "by": None if band.by is None else band.by.dump()}
+        for band in spec.bands
     ]
+    remind: list[JSON] = [span.total_seconds() for span in spec.remind]
     return {
         "title": spec.title,
-        "permission": spec.permission,
-        "quorum": spec.quorum,
+        **least.dump(),
+        "bands": bands,
         "exclude_requester": spec.exclude_requester,
-        "expires_seconds": spec.expires.total_seconds(),
+        "exclude_delegate": spec.exclude_delegate,
+        "edits": None if spec.edits is None else [*spec.edits.model_fields],
+        "remind_seconds": remind,
+        **until.dump(spec.expires),
         "then_asks": rungs,
+        "fallback": spec.fallback or None,
     }
 
 
@@ -123,6 +132,8 @@ def edges(step: StepDefinition) -> Iterator[tuple[str, str]]:
     if step.approval is not None:
         yield step.approval.approved, "approved"
         yield step.approval.rejected, "rejected"
+        if step.approval.fallback:
+            yield step.approval.fallback, "nobody answered"
     else:
         yield from ((to, "") for to in step.to)
     if step.on_refused is not None:
@@ -206,12 +217,37 @@ def _step_lines(step: StepDefinition) -> Iterator[str]:
 
 def _approval_lines(spec: ApprovalSpec) -> Iterator[str]:
     yield plain(f"asks {spec.title!r}")
-    votes = f"{spec.quorum} people" if spec.quorum > 1 else "one person"
     other = ", but not who started the run" if spec.exclude_requester else ""
-    yield f"{votes} with {spec.permission}{other}, within {span(spec.expires)}"
-    for rung in spec.ladder():
-        yield f"then people with {rung.permission}, within {span(rung.expires or spec.expires)}"
-    yield "then rejected by itself"
+    for band in spec.bands:
+        who = "nobody is asked" if band.by is None else _who(band.by)
+        yield f"{band_words(spec.bands, band, '')}: {who}"
+    if spec.bands:
+        yield f"{within(spec.expires)}{other}"
+    else:
+        yield f"{_who(spec.asked_anew_of(None))}{other}, {within(spec.expires)}"
+    for rung in spec.rungs(spec.asked_anew_of(None).quorum):
+        yield f"then {_then(rung.by)}, {within(rung.expires)}"
+    yield f"then {spec.fallback}" if spec.fallback else "then rejected by itself"
+    if spec.edits is not None:
+        yield f"may change {', '.join(spec.edits.model_fields)}"
+
+
+def _who(by: Approvers) -> str:
+    votes = f"{by.quorum} people" if by.quorum > 1 else "one person"
+    return f"{votes} with {by.permission}" if _is_bare(by) else f"{votes} of {by.words()}"
+
+
+def _then(by: Approvers) -> str:
+    return f"people with {by.permission}" if _is_bare(by) else _who(by)
+
+
+def _is_bare(by: Approvers) -> bool:
+    return not (by.groups or by.people)
+
+
+def within(expires: Expires) -> str:
+    """How long people have, in words."""
+    return f"within {span(expires)}" if isinstance(expires, timedelta) else until.words(expires)
 
 
 def _tries(retry: Retry) -> str:

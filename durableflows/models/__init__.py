@@ -1,6 +1,6 @@
 """The rows. Public by these names; written only by the engine (`ledger`, `journal`, `progress`, `services`)."""
 
-from durableflows.models.approval import ApprovalDecision, ApprovalRequest
+from durableflows.models.approval import Addressee, ApprovalDecision, ApprovalRequest
 from durableflows.models.artifact import Artifact
 from durableflows.models.breaker import Breaker, BreakerChange
 from durableflows.models.effect import EffectSend, ProviderEvent, SideEffect
@@ -13,6 +13,7 @@ from durableflows.models.step import StepAttempt, StepRun
 from durableflows.models.worker import Worker
 
 __all__ = [
+    "Addressee",
     "ApprovalDecision",
     "ApprovalRequest",
     "Artifact",

@@ -10,16 +10,18 @@ from typing import Any
 from django import forms
 from django.utils.timesince import timesince
 
-from durableflows.core import free_text, registry
+from durableflows.core import free_text, registry, until
+from durableflows.core.approval import Rung
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
+from durableflows.core.until import Expires
 from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.explain_words import full_stop
 from durableflows.models import ApprovalRequest
 from durableflows.reading.who import asked_later, asked_now, names_of
 from durableflows.selectors import refusal
-from durableflows.services.approvals import differences
+from durableflows.services.requests import differences
 
 
 class DecisionForm(forms.Form):
@@ -68,29 +70,32 @@ def _does(step: StepDefinition) -> str:
 
 def rules(asked: ApprovalRequest) -> list[tuple[str, str]]:
     """Say who may decide, how many must, and what happens when nobody does."""
+    rungs = [Rung.load(rung, asked.quorum) for rung in asked.ladder[asked.ladder_position :]]
+    if asked.asked_of is None:
+        return [("Who may decide", f"{asked.closed_reason[:1].upper()}{asked.closed_reason[1:]}")]
     those, later = asked_now(asked), asked_later(asked)
     names = names_of([those, *later])
     people = "One person" if asked.quorum == 1 else f"{asked.quorum} people"
     who = those.words(names)
     found = [
-        ("Who may decide", f"{who[:1].upper()}{who[1:]}"),
+        ("Who may decide", f"{who[:1].upper()}{who[1:]}{f' ({asked.band})' if asked.band else ''}"),
         ("How many must approve", f"{people}; one rejection is enough to reject"),
     ]
     if asked.exclude_requester:
         found.append(
             ("Who may not", f"{asked.requester_name or 'Whoever'}, who asked for it, not even as an administrator")
         )
-    next_ = [
-        f"{one.words(names)} are asked for {_span(rung['expires_seconds'])}"
-        for one, rung in zip(later, asked.ladder[asked.ladder_position :], strict=True)
-    ]
-    last = ", then ".join([*next_, "it is rejected"])
+    next_ = [f"{one.words(names)} are asked {_time(rung.expires)}" for one, rung in zip(later, rungs, strict=True)]
+    end = f"the run goes on with “{asked.fallback.replace('_', ' ')}”" if asked.fallback else "it is rejected"
+    last = ", then ".join([*next_, end])
     return [*found, ("If nobody answers in time", f"{last[0].upper()}{last[1:]}")]
 
 
-def _span(seconds: float) -> str:
+def _time(expires: Expires) -> str:
+    if not isinstance(expires, timedelta):
+        return until.words(expires)
     start = datetime(2000, 1, 1)  # noqa: DTZ001 - only the distance is shown
-    return timesince(start, start + timedelta(seconds=float(seconds)))
+    return f"for {timesince(start, start + expires)}"
 
 
 def why_not(asked: ApprovalRequest, person: Any, now: datetime) -> str:

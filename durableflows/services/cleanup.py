@@ -19,6 +19,7 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.core.states import EFFECT_OPEN, EffectState
 from durableflows.errors import InvalidState
 from durableflows.models import (
+    Addressee,
     ApprovalDecision,
     ApprovalRequest,
     Artifact,
@@ -156,6 +157,8 @@ def _remove_rows(run: WorkflowRun) -> None:
     for rows in (ModelCall, Signal, Artifact, RunEvent):
         _delete(rows.objects.using(alias).filter(run=run))
     _delete(StepAttempt.objects.using(alias).filter(step__run=run))
+    _delete(ApprovalRequest.editors.through.objects.using(alias).filter(approvalrequest__run=run))
+    _delete(Addressee.objects.using(alias).filter(request__run=run))
     _delete(ApprovalDecision.objects.using(alias).filter(request__run=run))
     _delete(ApprovalRequest.objects.using(alias).filter(run=run))
     effects.update(undoes=None, replaces=None)

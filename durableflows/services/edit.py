@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, integrity, journal, progress
+from durableflows import clock, integrity, journal, progress, questions
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry, shape
 from durableflows.core import state as states
@@ -23,7 +23,7 @@ from durableflows.errors import ChangedOutside, DurableflowsError, InvalidState,
 from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_request, lock_run, lock_step
 from durableflows.selectors import run_for
-from durableflows.services import approvals
+from durableflows.services import requests
 from durableflows.services.limits import check_may_reopen
 from durableflows.services.operations import Order, check_settled, check_stands_still, order
 from durableflows.transactions import database, transact
@@ -79,7 +79,8 @@ def _edit(given: Order, new: Edit) -> WorkflowRun:
 def _ask_anew(run: WorkflowRun, asked: ApprovalRequest, question: Question, now: datetime) -> None:
     step, request = lock_step(asked.step_id), lock_request(asked.pk)
     if request.state == ApprovalState.OPEN:
-        approvals.renew_facts(run, step, request, question, now)
+        requests.renew_facts(run, step, request, question, now)
+        questions.keep_editors_out(run, request)
 
 
 def _recorded(old: JSON, new: JSON) -> dict[str, JSON]:
@@ -140,7 +141,7 @@ def _changed(run: WorkflowRun, definition: WorkflowDefinition, changes: Mapping[
 def _asks(run: WorkflowRun, data: dict[str, JSON]) -> Iterator[tuple[ApprovalRequest, Question]]:
     rows = ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN)
     for request in rows.select_related("step").order_by("id"):
-        question = approvals.facts_on(run, request, data)
+        question = requests.facts_on(run, request, data)
         if sha256(question.binding) != request.facts_digest:
             yield request, question
 
@@ -163,6 +164,6 @@ def _is_ahead(run: WorkflowRun, name: str, item_key: str) -> bool:
 
 def _lapses(run: WorkflowRun, request: ApprovalRequest, data: dict[str, JSON]) -> bool:
     try:
-        return sha256(approvals.facts_on(run, request, data).binding) != request.facts_digest
+        return sha256(requests.facts_on(run, request, data).binding) != request.facts_digest
     except DurableflowsError:  # nobody can say now; it is looked at again before anything is sent
         return False

@@ -1,7 +1,8 @@
 """What must be noticed without anybody calling: dead workers, due timers, lost messages, overdue requests, quiet ends.
 
 Each sweep picks ids without locks, then takes one row a transaction and looks again, so any number of tickers may
-run at once. It runs SQL and publishes, nothing else: lookups are sent as tasks, user code is never called here.
+run at once. It runs SQL and publishes, nothing else: lookups are sent as tasks, user code is never called here, but for
+whom a person's rights are asked of (log-in backends, TENANTS_OF), outside any transaction.
 Source: design, section 4 (locks, who notices a dead worker); protocol, rules 6, 10, 11, 13; R02, R09.
 """
 
@@ -35,7 +36,16 @@ from durableflows.core.states import (
 from durableflows.models import ApprovalRequest, SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.models.step import GOES_ON
-from durableflows.services import abandon, approvals, children, ends, provider_events, providers, reconcile
+from durableflows.services import (
+    abandon,
+    children,
+    ends,
+    expiry,
+    provider_events,
+    providers,
+    reconcile,
+    unanswerable,
+)
 from durableflows.services.outbox import send_ready, send_unclaimed
 from durableflows.services.turns import all_steps, each, judged_here, lock_going_on, while_open
 from durableflows.transactions import database, is_away, transact
@@ -284,7 +294,7 @@ def judge_events(now: datetime) -> int:
 def expire_requests(now: datetime) -> int:
     """Escalate or deny requests whose time is over, unless nobody knows where that would lead."""
     rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, expires_at__lte=now)
-    return each(rows.exclude(run__parked_reason=ParkedReason.INCOMPATIBLE).order_by("expires_at"), approvals.expire)
+    return each(rows.exclude(run__parked_reason=ParkedReason.INCOMPATIBLE).order_by("expires_at"), expiry.expire)
 
 
 def end_overdue_runs(now: datetime) -> int:
@@ -334,6 +344,7 @@ SWEEPS: dict[str, Callable[[datetime], int]] = {
     "lost audits": end_lost_audits,
     "inherited effects": look_at_inherited,
     "expired requests": expire_requests,
+    "unanswerable requests": unanswerable.look_at_all,
     "deadlines": end_overdue_runs,
     "idle runs": end_idle_runs,
     "late clean-ups": end_late_cleanups,

@@ -13,7 +13,7 @@ from durableflows import clock, dispatch, lookups, runner
 from durableflows.core.states import RUN_MOVING, ApprovalState, EffectState, StepState
 from durableflows.errors import NotFoundError
 from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, StepRun, WorkflowRun
-from durableflows.services import children, reconcile, sweeps
+from durableflows.services import children, reconcile, sweeps, unanswerable
 from durableflows.transactions import database
 
 MOVING = [str(state) for state in RUN_MOVING]
@@ -137,6 +137,7 @@ _worlds: list[World] = []
 def virtual(fake: FakeClock | None = None) -> Iterator[World]:
     """Play clock, broker and workers in this process."""
     world = World(fake or FakeClock())
+    unanswerable.forget()
     _worlds.append(world)
     try:
         with clock.replaced(world.clock), dispatch.replaced(world.carry):

@@ -14,7 +14,7 @@ from durableflows import AlreadyDecided, TooLate, api, clock
 from durableflows.core.states import ApprovalState, RunState, StepState
 from durableflows.doctor import Severity, examine
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, StepRun, WorkflowRun
-from durableflows.services import approvals, sweeps
+from durableflows.services import expiry, sweeps
 from durableflows.testing import World
 from tests.support.flows import Provider, pay_workflow
 from tests.support.rivals import at_once
@@ -36,7 +36,7 @@ def ask(world: World, provider: Provider, *, is_last_rung: bool = False) -> Appr
     request = run.requests.get()
     if is_last_rung:
         world.clock.move_to(request.expires_at)
-        assert approvals.expire(request.pk)
+        assert expiry.expire(request.pk)
         request.refresh_from_db()
     return request
 
@@ -70,7 +70,7 @@ def test_approve_and_expire_at_the_same_instant(world: World, bosses: list[Any],
 
             def expire(request: ApprovalRequest = request, ends: datetime = ends) -> object:
                 times[threading.get_ident()] = ends
-                return approvals.expire(request.pk)
+                return expiry.expire(request.pk)
 
             approved, expired = at_once(approve, expire)
             times.clear()
@@ -123,10 +123,10 @@ def test_an_expiry_that_comes_too_early_or_after_the_answer_changes_nothing(worl
     pay_workflow(provider)
     request = ask(world, provider)
 
-    assert not approvals.expire(request.pk)
+    assert not expiry.expire(request.pk)
     answering(request, "approve", bosses[0])()
     world.clock.move_to(request.expires_at + timedelta(seconds=1))
-    assert not approvals.expire(request.pk)
+    assert not expiry.expire(request.pk)
 
     after = ApprovalRequest.objects.get(pk=request.pk)
     assert (after.state, after.permission, after.ladder_position) == (ApprovalState.APPROVED, request.permission, 0)

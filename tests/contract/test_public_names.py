@@ -16,7 +16,7 @@ DECLARING = {
     "Workflow", "WorkflowState", "Run", "Money", "Facts", "step", "approval", "effect", "Retry", "Budget", "Escalate",
     "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail", "compensate",
     "each", "sleep", "wait_for", "child", "Merge", "migration", "ArtifactRef", "SecretRef",
-    "EventOutcome", "EventReading",
+    "EventOutcome", "EventReading", "Approvers", "Band", "Fallback", "Until",
     "http_failure", "parse_retry_after",
 }  # fmt: skip
 ERRORS = {
@@ -53,7 +53,7 @@ VERBS = {
 }
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
-    "ApprovalDecision", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "BreakerChange",
+    "ApprovalDecision", "Addressee", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "BreakerChange",
     "ModelCall", "PinnedContent",
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tests.guards import (
+    approvers,
     classes,
     decisions,
     effects,
@@ -31,6 +32,7 @@ CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
     "Ways to go on": ways.GUARDS,
     "Evidence and secrets": evidence.GUARDS,
     "Decisions and rights": decisions.GUARDS,
+    "Who is asked, and what they change": approvers.GUARDS,
 }
 GUARDS: tuple[Guard, ...] = tuple(guard for guards in CHAPTERS.values() for guard in guards)
 BY_NAME: Mapping[str, Guard] = {guard.name: guard for guard in GUARDS}

@@ -23,6 +23,7 @@ from durableflows import (
 from durableflows.core.states import ApprovalState, RunState, StepState
 from durableflows.models import ApprovalDecision, ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.testing import World, open_request
+from tests.support.asking import change_data
 from tests.support.look import fresh, state_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -153,7 +154,7 @@ def test_a_token_opens_no_other_run_no_other_visit_and_no_other_state(world: Wor
     with pytest.raises(AlreadyDecided, match="already rejected by boss"):  # the first visit's, at the second
         answer(first, boss)
     stale = second.facts_digest
-    change_target(run, "Eve")
+    change_data(run.pk, target="Eve")
     with pytest.raises(FactsChanged, match="target"):  # another state than was shown
         answer(second, boss, digest=stale)
 
@@ -165,14 +166,3 @@ def test_a_token_opens_no_other_run_no_other_visit_and_no_other_state(world: Wor
     world.run_until_idle()
     assert DONE == ["money for Eve"]
     assert ApprovalRequest.objects.filter(run=other, state=ApprovalState.OPEN).exists()
-
-
-def change_target(run: WorkflowRun, target: str) -> None:
-    """As another branch would: a new checkpoint under the engine's own seal."""
-    from durableflows import integrity, journal
-    from durableflows.progress import CHECKPOINT_FIELDS
-
-    row = fresh(run)
-    integrity.seal(row, {**row.data, "target": target}, row.checkpoint_sequence + 1)
-    journal.record(row, "run.note", at=row.changed_at, data={"text": "another branch"})
-    row.store(*CHECKPOINT_FIELDS, *journal.FIELDS)

@@ -304,6 +304,7 @@ def test_every_code_has_a_case():
         "stuck",
         "parked",
         "needs-person",
+        "unanswerable",  # test_unanswerable.py
         "contradiction",
         "unclaimed",
         "no-ticker",

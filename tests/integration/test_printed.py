@@ -110,7 +110,8 @@ def test_a_plan_for_programs_has_every_edge_and_limit():
     steps = {one["name"]: one for one in seen["steps"]}
     assert steps["act"]["edges"] == [{"to": "leave", "when": "refused"}, {"to": "leave", "when": "failed"}]
     assert (steps["act"]["task"], steps["act"]["queue"], steps["act"]["recheck"]) == ("ask.act", "slow", "still_wanted")
-    assert steps["sign_off"]["approval"]["then_asks"] == [{"permission": "app.second", "expires_seconds": 5400}]
+    rung = {"permission": "app.second", "groups": [], "people": [], "quorum": 2}
+    assert steps["sign_off"]["approval"]["then_asks"] == [{**rung, "expires_seconds": 5400, "remind_seconds": []}]
     assert steps["begin"]["retry"]["attempts"] == 1
 
 

@@ -9,11 +9,15 @@ from typing import Any, cast
 import pytest
 
 from durableflows import (
+    Approvers,
+    Band,
     Budget,
     EffectCall,
     Escalate,
     Facts,
+    Fallback,
     InvalidDefinition,
+    Money,
     Retry,
     Workflow,
     WorkflowState,
@@ -44,6 +48,7 @@ def _registry() -> Iterator[None]:
         yield
 
 
+BANDS = (Band(Money(5, "USD"), None), Band(None, Approvers("app.may")))
 STRANGER: Any = "x"
 NOT_ONE: Any = BaseException
 
@@ -212,6 +217,22 @@ def test_a_clean_up_that_cannot_work_is_refused(members: dict[str, Any], message
         (ask(on_expiry="approve"), r"Refund\.ask: on_expiry='approve'"),
         (ask(quorum=0), r"Refund\.ask: quorum=0"),
         (ask(expires=timedelta(0)), r"Refund\.ask: expires must be longer"),
+        (ask(expires=5), r"Refund\.ask: expires=5: a time span or Until"),
+        (ask(on_expiry=Fallback("pya")), r"Refund\.ask: on_expiry names 'pya', which is no step, did you mean 'pay'"),
+        (ask(permission=""), r"Refund\.ask: Approvers: nobody is named.*; or give bands"),
+        (ask(groups="finance"), r"Refund\.ask: Approvers: groups='finance', a list of names"),
+        (ask(permission="", people=["ada"], quorum=2), r"Refund\.ask: quorum=2 of 1 named: so many can never say yes"),
+        (ask(quorum=2, on_expiry=Escalate(people=["ada"])), r"Refund\.ask: quorum=2 of 1 named"),
+        (ask(bands=BANDS, amount="amount"), r"Refund\.ask: bands beside permission"),
+        (ask(permission="", bands=BANDS), r"Refund\.ask: amount=None with bands"),
+        (ask(permission="", bands=BANDS[:1], amount="amount"), r"Refund\.ask: .*the last one needs up_to=None"),
+        (ask(permission="", bands=[Band(None, None)], amount="amount"), r"Refund\.ask: bands that ask nobody"),
+        (ask(permission="", bands="all", amount="amount"), r"Refund\.ask: bands='all'"),
+        (ask(permission="", bands=[Band(None, Approvers("may"))], amount="a"), r"Refund\.ask: permission 'may' is not"),
+        (ask(remind=[5]), r"Refund\.ask: remind=\[5\]"),
+        (ask(remind=[timedelta(0)]), r"Refund\.ask: remind="),
+        (ask(remind=timedelta(1)), r"Refund\.ask: remind="),
+        (ask(edits=dict), r"Refund\.ask: edits=<class 'dict'>: a pydantic model"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused(members: dict[str, object], message: str) -> None:
@@ -331,6 +352,9 @@ def test_step_without_brackets() -> None:
         (lambda: Escalate(""), "a permission is needed"),
         (lambda: Escalate("a.b", then=cast("Any", "approve")), "then='approve'"),
         (lambda: Escalate("a.b", expires=timedelta(0)), "expires"),
+        (lambda: Escalate("a.b", quorum=0), "quorum=0"),
+        (lambda: Escalate(groups=cast("Any", "board")), "a list of names"),
+        (lambda: Fallback(""), "the name of a step"),
     ],
 )
 def test_a_wrong_value_is_refused_where_it_is_made(make, says: str) -> None:

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from durableflows.core import decide
+from durableflows.core.approval import ApprovalSpec, Escalate, Facts, Fallback
 from durableflows.core.decide import LOST_WORKERS_CAP, Snapshot
-from durableflows.core.definition import ApprovalSpec, Facts, Retry, StepDefinition, StepKind
+from durableflows.core.definition import Retry, StepDefinition, StepKind
 from durableflows.core.directives import Fail, Goto, Succeed
 from durableflows.core.outcomes import (
     Asked,
@@ -310,6 +311,33 @@ def test_an_answer_leads_where_it_is_declared(verdict: str, target: str):
 
     assert (decision.verb, decision.next_steps) == ("succeed", (target,))
     assert decision.output == {"verdict": verdict, "by": "ada"}
+
+
+@pytest.mark.parametrize(("verdict", "target"), [("approve", "pay"), ("reject", "tell"), ("expire", "later")])
+def test_only_silence_leads_to_the_fallback(verdict: str, target: str):
+    spec = ApprovalSpec(
+        title="t",
+        shows=lambda run: Facts({}),
+        permission="p",
+        approved="pay",
+        rejected="tell",
+        on_expiry=Escalate("q", then=Fallback("later")),
+    )
+    step = StepDefinition(name="sign_off", kind=StepKind.APPROVAL, approval=spec)
+
+    assert decide.after_answer(step, verdict, "").next_steps == (target,)
+    assert spec.targets == ("pay", "tell", "later")
+
+
+def test_what_nobody_needs_to_be_asked_goes_on_as_if_approved():
+    spec = ApprovalSpec(title="t", shows=lambda run: Facts({}), permission="p", approved="pay", rejected="tell")
+    step = StepDefinition(name="sign_off", kind=StepKind.APPROVAL, approval=spec)
+    question = Question("Grant", {}, {}, unneeded="up to USD 5.00")
+
+    decision = decide.after_step(snapshot(step=step), Asked(question), NOW, Random(0))
+
+    assert (decision.verb, decision.next_steps, decision.question) == ("succeed", ("pay",), question)
+    assert decision.reason == "nobody needs to be asked, up to USD 5.00: Grant"
 
 
 @pytest.mark.parametrize(

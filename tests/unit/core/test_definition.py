@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from durableflows import Escalate, Facts, InvalidState, Money
-from durableflows.core.definition import ApprovalSpec
+from durableflows.core.approval import ApprovalSpec
 from durableflows.core.payload import sha256
 
 

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from durableflows import EffectCall, Facts, Money, Retry, WorkflowState, effect
-from durableflows.core.definition import ApprovalSpec, StepDefinition, StepKind
+from durableflows.core.approval import ApprovalSpec
+from durableflows.core.definition import StepDefinition, StepKind
 from durableflows.core.fingerprint import structure_of
 
 

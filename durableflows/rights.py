@@ -1,0 +1,176 @@
+"""By which right a person may answer a request: an own one, or that of somebody who has delegated it to the person.
+
+Runs code of the project (log-in backends, TENANTS_OF): never called under a lock or inside a transaction of the engine
+(P11). What it asks it asks once, however many requests it is asked about.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+
+from durableflows import clock
+from durableflows.core.approvers import Approvers
+from durableflows.core.states import ApprovalState
+from durableflows.models import ApprovalRequest, RunEvent
+from durableflows.tenants import tenants_of
+from durableflows.transactions import database
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What lets somebody answer: "permission:…", "group:…" or "person:…"; `giver`: whose it is, where it was lent."""
+
+    name: str
+    giver: Any = None
+
+
+class Standing:
+    """What a person may answer at a moment. Groups, tenants and delegations are read when they are first needed.
+
+    What was lent is not lent on: whoever acts for somebody acts on that person's own rights.
+    """
+
+    def __init__(self, person: Any, now: datetime | None = None) -> None:
+        self.person = person
+        self._now = now
+
+    @property
+    def is_active(self) -> bool:
+        """Is this somebody who is logged in and active?"""
+        return getattr(self.person, "pk", None) is not None and bool(getattr(self.person, "is_active", False))
+
+    @property
+    def username(self) -> str:
+        """What the person is called in `people=`."""
+        return str(self.person.get_username())
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """The groups that the person is in; none where the project's user has no groups."""
+        groups = getattr(self.person, "groups", None)
+        return frozenset() if groups is None else frozenset(groups.values_list("name", flat=True))
+
+    @cached_property
+    def tenants(self) -> frozenset[str] | None:
+        """In which tenants; None for all. Raises TenantsUnknown."""
+        return tenants_of(self.person)
+
+    @cached_property
+    def givers(self) -> tuple["Standing", ...]:
+        """Those who have lent the person their rights, now."""
+        now = self._now or clock.now()
+        return tuple(Standing(giver, now) for giver in _givers_of(self.person, now)) if self.is_active else ()
+
+    @cached_property
+    def edited(self) -> frozenset[UUID]:
+        """The open requests whose run the person has changed by hand."""
+        rows = ApprovalRequest.objects.using(database()).filter(editors=self.person.pk, state=ApprovalState.OPEN)
+        return frozenset(rows.values_list("pk", flat=True))
+
+    def acts_in(self, tenant: str) -> bool:
+        """Does the person act in this tenant? Raises TenantsUnknown."""
+        return self.tenants is None or tenant in self.tenants
+
+    def own_right(self, by: Approvers, tenant: str) -> str:
+        """By which own right the person may answer what is asked of these people; '' for none."""
+        if not self.acts_in(tenant):  # who is not active acts nowhere
+            return ""
+        return by.right_of(has=self.person.has_perm, groups=self.groups if by.groups else (), username=self.username)
+
+    def rights(self, request: ApprovalRequest, by: Approvers) -> list[Right]:
+        """By which rights the person may answer a request that is asked of these people, the own one first.
+
+        Nothing is lent for what the giver may not decide: what the giver has asked for, or changed.
+        """
+        own = self.own_right(by, request.tenant)
+        found = [Right(own)] if own else []
+        for giver in self.givers:
+            if giver.made(request):
+                continue
+            lent = giver.own_right(by, request.tenant)
+            found += [Right(lent, giver.person)] if lent else []
+        return found
+
+    def made(self, request: ApprovalRequest) -> str:
+        """Say how the person had a hand in what is asked, so that somebody else must decide; '' for not at all."""
+        if not request.exclude_requester:
+            return ""
+        if request.requester_id is not None and request.requester_id == self.person.pk:
+            return "you asked for this yourself"
+        return "you have changed by hand what is asked here" if request.pk in self.edited else ""
+
+    def acts_for_requester(self, request: ApprovalRequest) -> bool:
+        """Has whoever asked lent the person rights now?"""
+        return request.requester_id is not None and any(
+            giver.person.pk == request.requester_id for giver in self.givers
+        )
+
+    def may_not(self, request: ApprovalRequest) -> str:
+        """Say what about the person is in the way, whatever rights there are; '' for nothing."""
+        made = self.made(request)
+        if made:
+            return f"{made}: somebody else must decide"
+        if request.exclude_requester and request.exclude_delegate and self.acts_for_requester(request):
+            return f"you act for {request.requester_name}, who asked for this: somebody else must decide"
+        return "" if self.acts_in(request.tenant) else f"{self.person} may not answer this: it is of another tenant"
+
+    def refusal(self, request: ApprovalRequest) -> str:
+        """Say why the person may not answer; '' when nothing about the person is in the way. Superusers too (R27)."""
+        by = request.asked_of
+        if by is None:
+            return "the rules ask nobody about this"
+        in_the_way = self.may_not(request)
+        if in_the_way or self.rights(request, by):
+            return in_the_way
+        return f"{self.person} may not answer this: {needed(by)}"
+
+
+def kept_out(request: ApprovalRequest, now: datetime) -> frozenset[Any]:
+    """The keys of those who may not decide whatever their rights: who asked, who acts for that person, who edited."""
+    if not request.exclude_requester:
+        return frozenset()
+    # One that is about to be asked keeps out whoever has edited its run before.
+    editors = editors_of(request.run_id) if request._state.adding else request.editors.using(database())
+    out = set(editors.values_list("pk", flat=True))
+    if request.requester_id is not None:
+        takers = _takers_of(request.requester, now) if request.exclude_delegate else []
+        out |= {request.requester_id, *(taker.pk for taker in takers)}
+    return frozenset(out)
+
+
+def editors_of(run_id: UUID) -> QuerySet[Any]:
+    """The accounts of those who have changed a run's state by hand."""
+    edits = RunEvent.objects.using(database()).filter(run=run_id, kind="run.edited").exclude(actor_name="")
+    users = get_user_model()
+    names = edits.order_by().values_list("actor_name", flat=True).distinct()
+    return users._base_manager.using(database()).filter(**{f"{users.USERNAME_FIELD}__in": names})
+
+
+def needed(by: Approvers) -> str:
+    """Say which right is missing."""
+    if by.groups or by.people:
+        return f"it is asked of {by.words()}"
+    return f"the permission {by.permission} is needed"
+
+
+Lent: TypeAlias = Mapping[Any, frozenset[Any]]
+"""Keys of those who have lent their rights -> keys of those who act for them."""
+
+
+def lent(now: datetime) -> Lent:
+    """Who acts for whom now."""
+    return {}
+
+
+def _givers_of(person: Any, now: datetime) -> list[Any]:
+    return []
+
+
+def _takers_of(person: Any, now: datetime) -> list[Any]:
+    return []

@@ -1,0 +1,74 @@
+"""The answers to a request that still stand: whose they are, which of them count, and voiding the others.
+
+`lapsed` asks for rights, which runs code of the project: before the lock. All else is done under it. Never deletes.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from durableflows.core.approvers import Approvers
+from durableflows.core.payload import same
+from durableflows.core.states import ApprovalState
+from durableflows.models import ApprovalDecision, ApprovalRequest
+from durableflows.rights import Standing
+from durableflows.transactions import database
+
+
+def standing(request: ApprovalRequest) -> list[ApprovalDecision]:
+    """The answers that are not void, in the order in which they were given."""
+    rows = ApprovalDecision.objects.using(database()).filter(request=request, voided_at__isnull=True)
+    return list(rows.select_related("actor", "for_person").order_by("at", "id"))
+
+
+def whose(vote: ApprovalDecision) -> Any:
+    """The one who is counted for an answer: who has lent the right, else who gave it."""
+    return vote.for_person_id or vote.actor_id or vote.pk
+
+
+def lapsed(request: ApprovalRequest, by: Approvers, votes: Iterable[ApprovalDecision], now: datetime) -> set[UUID]:
+    """Which answers would not be taken any more if they were given now, asked of these people."""
+    return {vote.pk for vote in votes if not _holds(vote, request, by, now)}
+
+
+def _holds(vote: ApprovalDecision, request: ApprovalRequest, by: Approvers, now: datetime) -> bool:
+    actor = vote.actor
+    if actor is None or not getattr(actor, "is_active", False):
+        return False
+    acting = Standing(actor, now)
+    if acting.may_not(request):
+        return False
+    if not vote.for_name:
+        return bool(acting.own_right(by, request.tenant))
+    # What was lent may have ended since on its day: the answer was given in time.
+    return vote.for_person is not None and bool(Standing(vote.for_person, now).own_right(by, request.tenant))
+
+
+def void(votes: Iterable[ApprovalDecision], pks: Collection[UUID], reason: str, now: datetime) -> int:
+    """Let these answers count no more, under the request's lock. Returns how many there were."""
+    chosen = [vote.pk for vote in votes if vote.pk in pks]
+    if not chosen:
+        return 0
+    rows = ApprovalDecision.objects.using(database()).filter(pk__in=chosen, voided_at__isnull=True)
+    return rows.update(voided_at=now, voided_reason=reason[:200])
+
+
+def deciding(request: ApprovalRequest) -> ApprovalDecision | None:
+    """The last of the answers that have decided; None where no person did."""
+    given = standing(request)
+    decided = agreeing(request, given) if request.state == ApprovalState.APPROVED else given
+    return decided[-1] if decided else None
+
+
+def agreeing(request: ApprovalRequest, given: Iterable[ApprovalDecision]) -> list[ApprovalDecision]:
+    """The approvals that decide: of as many people as are needed, to the same values exactly. [] while they are fewer.
+
+    given   the answers that stand
+    """
+    approvals = [vote for vote in given if vote.verdict == "approve"]
+    for last in reversed(approvals):
+        alike = [vote for vote in approvals if same(vote.edits, last.edits)]
+        if len({whose(vote) for vote in alike}) >= request.quorum:
+            return alike
+    return []
