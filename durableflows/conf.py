@@ -59,6 +59,12 @@ class Settings:
     """Refuse to store what looks like a key or token: in states, results, items, arguments, facts and signals."""
     TICKER: bool = True
     """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
+    HEALTH_LATE_SECONDS: float = 120.0
+    """What should go on by itself and is later than this makes `/durableflows/health/` red."""
+    HEALTH_QUEUE_SECONDS: float = 300.0
+    """A step that was sent and waits for a worker for longer than this makes `/durableflows/health/` red."""
+    MONITOR_TOKEN: str = ""
+    """Who says it as `Authorization: Bearer` may read metrics and health. Empty: only people who may operate runs."""
     PROVIDERS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Provider -> its limits: see [protect a provider](../howto/protect-a-provider.md). One that is not named has the
     defaults: no rates, a breaker, and a limit on repeats."""

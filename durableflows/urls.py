@@ -1,4 +1,4 @@
-"""Addresses of the inbox: `path("durableflows/", include("durableflows.urls"))` in a project."""
+"""Addresses of the inbox and of monitors: `path("durableflows/", include("durableflows.urls"))` in a project."""
 
 from django.urls import path
 
@@ -6,10 +6,13 @@ from durableflows.views.asked import AskedFor
 from durableflows.views.badge import Badge
 from durableflows.views.decision import Decided, Decision
 from durableflows.views.inbox import Inbox
+from durableflows.views.monitor import HealthPage, Metrics
 
 app_name = "durableflows"
 
 urlpatterns = [
+    path("health/", HealthPage.as_view(), name="health"),
+    path("metrics", Metrics.as_view(), name="metrics"),
     path("inbox/", Inbox.as_view(), name="inbox"),
     path("inbox/badge/", Badge.as_view(), name="badge"),
     path("inbox/<uuid:request_id>/", Decision.as_view(), name="decision"),

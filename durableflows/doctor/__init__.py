@@ -3,9 +3,11 @@
 Called by the command and by pages of health; never repairs, never runs user code, never takes a row lock.
 """
 
+from datetime import datetime
 from uuid import UUID
 
 from durableflows import clock
+from durableflows.doctor import due
 from durableflows.doctor.budgets import examine_budgets
 from durableflows.doctor.effects import examine_effects
 from durableflows.doctor.findings import Finding, Severity
@@ -16,7 +18,7 @@ from durableflows.doctor.states import examine_states
 from durableflows.doctor.verification import Progress, Proof, verify
 from durableflows.doctor.waits import examine_waits, ticking_since
 
-__all__ = ["Finding", "Progress", "Proof", "Severity", "examine", "verify"]
+__all__ = ["Finding", "Progress", "Proof", "Severity", "examine", "overdue", "verify"]
 
 
 def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:
@@ -32,3 +34,8 @@ def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:
     found += examine_history(scope)
     order = list(Severity)
     return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
+
+
+def overdue(now: datetime) -> tuple[due.Late, ...]:
+    """What should have gone on by itself, counted, for monitors that ask often: `examine` says which runs."""
+    return tuple(due.overdue(Scope(now, None, None)))

@@ -10,6 +10,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from durableflows.conf import settings
 from durableflows.core.ending import AT_WORK
 from durableflows.core.states import EFFECT_PENDING, STEP_OPEN, ApprovalState, RunState, StepState, WaitsOn
+from durableflows.doctor import due
 from durableflows.doctor.findings import Finding, finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, Worker, WorkflowRun
@@ -18,8 +19,6 @@ from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
 
-MARGIN_SECONDS = 30.0
-"""What is late by less is only waiting for the next sweep."""
 STUCK_SECONDS = 600.0
 """Late by more under a living ticker: sweeping does not help."""
 SENDS_UNCLAIMED = 4
@@ -44,15 +43,15 @@ def examine_waits(scope: Scope) -> list[Finding]:
         *listed("no-next-thing", _without_next(scope)),
         *listed("no-request", _without_request(scope)),
         *listed("request-without-step", _without_step(scope)),
-        *_late(scope, "lease-overdue", _leases(scope), "must_end_by", "its worker should have ended it"),
-        *_late(scope, "retry-overdue", _retries(scope), "wake_at", "it should have been tried again"),
-        *_late(scope, "unsent", _unsent(scope), "resend_at", "it should have been sent to a worker"),
-        *_late(scope, "look-overdue", _unsettled(scope), "wake_at", "it should have been looked at"),
-        *_late(scope, "timer-overdue", _timers(scope), "wake_at", "its time has come"),
+        *_late(scope, "lease-overdue", due.leases(scope), "must_end_by", "its worker should have ended it"),
+        *_late(scope, "retry-overdue", due.retries(scope), "wake_at", "it should have been tried again"),
+        *_late(scope, "unsent", due.unsent(scope), "resend_at", "it should have been sent to a worker"),
+        *_late(scope, "look-overdue", due.unsettled(scope), "wake_at", "it should have been looked at"),
+        *_late(scope, "timer-overdue", due.timers(scope), "wake_at", "its time has come"),
         *_by_age(scope, "crossing-overdue", list(_crossings(scope))),
-        *_late(scope, "request-overdue", _expired(scope), "expires_at", "its request should have expired"),
-        *_late_runs(scope, "deadline-overdue", _past_deadline(scope), "deadline_at", "its deadline has passed"),
-        *_late_runs(scope, "cleanup-overdue", _cleanups(scope), "cleanup_until", "its undo or clean-up is late"),
+        *_late(scope, "request-overdue", due.expired(scope), "expires_at", "its request should have expired"),
+        *_late_runs(scope, "deadline-overdue", due.past_deadline(scope), "deadline_at", "its deadline has passed"),
+        *_late_runs(scope, "cleanup-overdue", due.cleanups(scope), "cleanup_until", "its undo or clean-up is late"),
         *_late_runs(scope, "end-overdue", _quiet(scope), "changed_at", "it is ending and nothing of it is open"),
         *listed("parked", _parked(scope)),
         *listed("needs-person", _needs_person(scope)),
@@ -106,46 +105,17 @@ def _without_step(scope: Scope) -> Found:
         yield run_id, f"request {pk} is open and its step is {state}"
 
 
-def _leases(scope: Scope) -> QuerySet[Any]:
-    return scope.steps().filter(state=StepState.RUNNING, run__ended_at__isnull=True)
-
-
-def _retries(scope: Scope) -> QuerySet[Any]:
-    return scope.steps().filter(state=StepState.RETRY_SCHEDULED, run__parked_reason="", run__ended_at__isnull=True)
-
-
-def _unsent(scope: Scope) -> QuerySet[Any]:
-    return scope.steps().filter(state=StepState.READY, run__parked_reason="", run__ended_at__isnull=True)
-
-
-def _unsettled(scope: Scope) -> QuerySet[Any]:
-    states = [StepState.NEEDS_RECONCILIATION, StepState.WAITING]
-    return scope.steps().filter(state__in=states, waits_on="", needs_person=False, run__ended_at__isnull=True)
-
-
-def _timers(scope: Scope) -> QuerySet[Any]:
-    return scope.steps().filter(GOES_ON, state=StepState.WAITING, run__parked_reason="").exclude(waits_on="")
-
-
 def _crossings(scope: Scope) -> Iterator[tuple[UUID, datetime, str]]:
     """Steps whose child was not started, or whose child's end was not handed over."""
     children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
     steps = scope.steps().filter(GOES_ON, state=StepState.WAITING, waits_on=WaitsOn.CHILD, run__parked_reason="")
-    since = scope.now - timedelta(seconds=MARGIN_SECONDS)
+    since = scope.now - timedelta(seconds=due.MARGIN_SECONDS)
     found = steps.annotate(child_ended_at=Subquery(children.values("ended_at")[:1]), has_child=Exists(children))
     late = found.filter(Q(has_child=False, created_at__lt=since) | Q(child_ended_at__lt=since))
     rows = late.values_list("run_id", "name", "created_at", "child_ended_at").iterator(chunk_size=CHUNK)
     for run_id, name, asked_at, ended_at in rows:
         what = "its child has ended and was not handed over" if ended_at else "its child was not started"
         yield run_id, ended_at or asked_at, f"step {name}: {what}"
-
-
-def _expired(scope: Scope) -> QuerySet[Any]:
-    return scope.requests().filter(state=ApprovalState.OPEN, run__ended_at__isnull=True, run__ending_reason="")
-
-
-def _past_deadline(scope: Scope) -> QuerySet[Any]:
-    return scope.runs().filter(ended_at__isnull=True, ending_reason="")
 
 
 def _quiet(scope: Scope) -> QuerySet[Any]:
@@ -159,15 +129,11 @@ def _quiet(scope: Scope) -> QuerySet[Any]:
     return runs.filter(~Exists(rows.filter(is_open)))
 
 
-def _cleanups(scope: Scope) -> QuerySet[Any]:
-    return scope.runs().filter(ended_at__isnull=True, ending_phase__in=[str(one) for one in AT_WORK])
-
-
 def _late(scope: Scope, code: str, rows: QuerySet[Any], field: str, what: str) -> list[Finding]:
     """Steps and requests whose time has passed by more than the margin, with the step's name."""
     name = "step__name" if field == "expires_at" else "name"
     error = "send_error" if field == "resend_at" else name
-    late = rows.filter(**{f"{field}__lt": scope.now - timedelta(seconds=MARGIN_SECONDS)})
+    late = rows.filter(**{f"{field}__lt": scope.now - timedelta(seconds=due.MARGIN_SECONDS)})
     found = [
         (run_id, at, f"step {step}: {what}" + (f" ({text})" if error == "send_error" and text else ""))
         for run_id, at, step, text in late.values_list("run_id", field, name, error).iterator(chunk_size=CHUNK)
@@ -176,7 +142,7 @@ def _late(scope: Scope, code: str, rows: QuerySet[Any], field: str, what: str) -
 
 
 def _late_runs(scope: Scope, code: str, rows: QuerySet[Any], field: str, what: str) -> list[Finding]:
-    late = rows.filter(**{f"{field}__lt": scope.now - timedelta(seconds=MARGIN_SECONDS)})
+    late = rows.filter(**{f"{field}__lt": scope.now - timedelta(seconds=due.MARGIN_SECONDS)})
     found = [
         (run_id, at, f"the run: {what}") for run_id, at in late.values_list("pk", field).iterator(chunk_size=CHUNK)
     ]

@@ -16,7 +16,7 @@ from durableflows import checks, checks_celery, checks_effects, conf, errors
 from durableflows.boundaries import Boundary
 from durableflows.core.states import EndingReason
 from durableflows.doctor.findings import KNOWN, VERIFY_ONLY, Severity
-from durableflows.management import graph, matrix
+from durableflows.management import graph, matrix, monitors
 from durableflows.management.library_tables import table
 
 CURES: Mapping[str, str] = {
@@ -126,6 +126,7 @@ def _unit(name: str) -> str:
         "_OF": "dotted path",
         "_KEYS": "dict of texts",
         "PROVIDERS": "dict of dicts",
+        "_TOKEN": "text",
         "CLASSIFIERS": "list of dotted paths",
     }
     return next(unit for end, unit in units.items() if name.endswith(end))
@@ -258,5 +259,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/retry-matrix.md": matrix.page,
     "docs/reference/checks.md": check_page,
     "docs/reference/doctor.md": doctor,
+    monitors.PAGE: monitors.page,
 }
 """Path in the repository -> what prints it."""

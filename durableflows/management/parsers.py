@@ -171,6 +171,8 @@ def _add_proofs(verb: Verb) -> None:
         default=None,
         help="only runs in which something has happened since: 36h, 7d, or 2030-01-31T12:00Z",
     )
+    verb("health", "does what should go on by itself? exit code 1 when something is red")
+    verb("metrics", "print the figures that monitors read")
     verb("gate", "before a deploy: could every live run go on under this code? exit code 1 when one could not")
 
 

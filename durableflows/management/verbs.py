@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from durableflows.management import (
     cleanups,
     faulttests,
+    monitors,
     operators,
     printed,
     proofs,
@@ -35,6 +36,8 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "cleanup": cleanups.run,
     "doctor": proofs.examine,
     "verify": proofs.verify,
+    "health": monitors.show_health,
+    "metrics": monitors.show_metrics,
     "faulttest": faulttests.play,
     "graph": printed.show_graph,
     "plan": printed.plan,

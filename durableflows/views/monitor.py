@@ -1,0 +1,71 @@
+"""What monitors read: figures for Prometheus, and whether the engine is at work. GET only; nothing is kept or changed.
+
+Whoever shows DURABLEFLOWS["MONITOR_TOKEN"], or may operate runs, sees all; strangers learn of the health one word, and
+of the figures nothing. Figures are of all tenants, without a run's or a person's name.
+"""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+from django.utils.crypto import constant_time_compare
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from django.views.generic import View
+
+from durableflows import health, metrics
+from durableflows.conf import settings
+from durableflows.metrics import prometheus
+from durableflows.selectors import OPERATE
+from durableflows.views.guard import guarded
+
+WELL, RED = 200, 503
+
+
+def may_look(request: HttpRequest) -> bool:
+    """Does the monitor show the token, or may the person operate runs?"""
+    token = settings().MONITOR_TOKEN
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if token and scheme.lower() == "bearer" and constant_time_compare(given.strip(), token):
+        return True
+    user: Any = getattr(request, "user", None)
+    return user is not None and user.is_active and bool(user.has_perm(OPERATE))
+
+
+@method_decorator(never_cache, name="dispatch")
+class Metrics(View):
+    """The figures in the text format of Prometheus; 501 where its library is not installed."""
+
+    http_method_names = ["get", "head", "options"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        if not may_look(request):
+            answer = HttpResponse("Say `Authorization: Bearer` and DURABLEFLOWS['MONITOR_TOKEN'].\n", status=401)
+            answer.headers["WWW-Authenticate"] = 'Bearer realm="durableflows"'
+            answer.headers["Content-Type"] = "text/plain; charset=utf-8"
+            return answer
+        if not prometheus.is_installed():
+            text = "Install prometheus-client to serve metrics: pip install 'durableflows[metrics]'\n"
+            return HttpResponse(text, status=501, content_type="text/plain; charset=utf-8")
+        body, kind = prometheus.exposed(metrics.collect())
+        return HttpResponse(body, content_type=kind)
+
+
+@method_decorator(never_cache, name="dispatch")
+class HealthPage(View):
+    """200 while nothing is red, 503 else: as a page for a browser of who may look, as JSON for all others."""
+
+    http_method_names = ["get", "head", "options"]
+
+    def get(self, request: HttpRequest) -> HttpResponseBase:
+        seen = health.examine()
+        status = WELL if seen.is_well else RED
+        if not may_look(request):
+            return JsonResponse({"status": seen.word}, status=status)
+        if request.accepts("text/html") and "text/html" in request.headers.get("Accept", ""):
+            return guarded(render(request, "durableflows/health.html", {"health": seen}, status=status))
+        checks = {
+            check.name: {"value": check.value, "limit": check.limit, "red": check.is_red, "says": check.says}
+            for check in seen.checks
+        }
+        return JsonResponse({"status": seen.word, "at": seen.at.isoformat(), "checks": checks}, status=status)
