@@ -158,9 +158,17 @@ class ApprovalSpec:
 
     def everybody(self) -> tuple[Approvers, ...]:
         """All who may come to be asked, each with the most who would have to say yes."""
+        first = self._asked_first()
+        return (*first, *(one.by for one in self.rungs(self.most_needed)))
+
+    @property
+    def most_needed(self) -> int:
+        """How many people have to say yes at first, where it is most."""
+        return max(by.quorum for by in self._asked_first())
+
+    def _asked_first(self) -> list[Approvers]:
         asked = [band.by for band in self.bands] if self.bands else [self.asked_of(None)]
-        first = [by for by in asked if by is not None]
-        return (*first, *(one.by for one in self.rungs(max(by.quorum for by in first))))
+        return [by for by in asked if by is not None]
 
     def rungs(self, quorum: int) -> tuple["Rung", ...]:
         """The ladder of a request that needs so many at first."""

@@ -81,7 +81,7 @@ def _retry(retry: Retry) -> Data:
 
 def _approval(spec: ApprovalSpec) -> Data:
     least = spec.asked_anew_of(None)
-    rungs: list[JSON] = [rung.dump() for rung in spec.rungs(least.quorum)]
+    rungs: list[JSON] = [rung.dump() for rung in spec.rungs(spec.most_needed)]
     bands: list[JSON] = [
         {"amounts": band_words(spec.bands, band, ""), "by": None if band.by is None else band.by.dump()}
         for band in spec.bands
@@ -225,7 +225,7 @@ def _approval_lines(spec: ApprovalSpec) -> Iterator[str]:
         yield f"{within(spec.expires)}{other}"
     else:
         yield f"{_who(spec.asked_anew_of(None))}{other}, {within(spec.expires)}"
-    for rung in spec.rungs(spec.asked_anew_of(None).quorum):
+    for rung in spec.rungs(spec.most_needed):
         yield f"then {_then(rung.by)}, {within(rung.expires)}"
     yield f"then {spec.fallback}" if spec.fallback else "then rejected by itself"
     if spec.edits is not None:
@@ -234,7 +234,9 @@ def _approval_lines(spec: ApprovalSpec) -> Iterator[str]:
 
 def _who(by: Approvers) -> str:
     votes = f"{by.quorum} people" if by.quorum > 1 else "one person"
-    return f"{votes} with {by.permission}" if _is_bare(by) else f"{votes} of {by.words()}"
+    if _is_bare(by):
+        return f"{votes} with {by.permission}"
+    return f"{by.quorum if by.quorum > 1 else 'one'} of {by.words()}"
 
 
 def _then(by: Approvers) -> str:

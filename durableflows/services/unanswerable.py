@@ -88,8 +88,7 @@ def _edited(alike: QuerySet[ApprovalRequest], now: datetime) -> Iterator[tuple[Q
 
 
 def _open() -> QuerySet[ApprovalRequest]:
-    rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN)
-    return rows.filter(run__ended_at__isnull=True)
+    return ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN)
 
 
 @transact

@@ -1,11 +1,25 @@
 """Approving less than was asked: within bounds, bound to what was shown, and exact where the workflow reads it."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from durableflows import AlreadyDecided, FactsChanged, InvalidState, Money, api
+from durableflows import (
+    AlreadyDecided,
+    Facts,
+    FactsChanged,
+    InvalidState,
+    Money,
+    Run,
+    StepReturn,
+    Workflow,
+    api,
+    approval,
+    each,
+    step,
+)
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState, RunState
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, WorkflowRun
@@ -15,11 +29,13 @@ from tests.support.asking import (
     PAID,
     USD_500,
     USD_5000,
+    GrantState,
     Lower,
     answer,
     asked,
     change_data,
     grant,
+    pay_out,
     person,
     started,
 )
@@ -153,6 +169,56 @@ def test_what_was_changed_as_approved_still_holds_on_waking(world: World):
 
     assert PAID == [USD_400]
     assert "has changed since (amount)" in WorkflowRun.objects.get(pk=other.run_id).parked_detail
+
+
+def branches() -> None:
+    """Each part of a grant is asked about and paid by itself, all at once."""
+    grant(permission=APPROVE)
+
+    class Grants(Workflow[GrantState]):
+        name, deadline = "grants", timedelta(days=60)
+
+        @step(start=True, to=("part", "gather"))
+        def split(self, run: Run[GrantState]) -> StepReturn:
+            return each(self.part, [10_000, 20_000, 30_000], key=str, then=self.gather)
+
+        @step(to="sign_off")
+        def part(self, run: Run[GrantState]) -> None: ...
+
+        sign_off = approval(
+            title="Part {part}", shows=part_facts, permission=APPROVE, edits=Lower, approved="give", rejected="gather"
+        )
+
+        @step(to="gather", effects=(pay_out,))
+        def give(self, run: Run[GrantState]) -> None:
+            edits = run.decision(self.sign_off).edits
+            run.effect(pay_out, amount=edits.amount if isinstance(edits, Lower) else Money(int(run.item_key), "USD"))
+
+        @step(join=True, end=True)
+        def gather(self, run: Run[GrantState]) -> None: ...
+
+
+def part_facts(run: Run[GrantState]) -> Facts:
+    return Facts(binding={"part": run.item_key, "amount": Money(int(run.item_key), "USD")})
+
+
+def test_parallel_requests_of_one_run_do_not_mix(world: World):
+    """P9: an answer, its digest and its values belong to one branch."""
+    branches()
+    mia = person("mia", APPROVE)
+    run = api.start("grants", {"amount": USD_500})
+    world.run_until_idle()
+    first, second, third = run.requests.order_by("title")
+
+    with pytest.raises(FactsChanged):
+        api.answer(second.pk, "approve", by=mia, facts_digest=first.facts_digest)
+    answer(third, mia, edits={"amount": Money(25_000, "USD")})
+    answer(first, mia, edits={"amount": Money(5_000, "USD")})
+    answer(second, mia, "reject")
+    world.run_until_idle()
+
+    assert sorted(money.amount_minor for money in PAID) == [5_000, 25_000]
+    assert state_of(run) is RunState.SUCCEEDED
 
 
 class Free(BaseModel):

@@ -1,16 +1,20 @@
 """`plan` and `matrix` print what a workflow declares, and what `core` would decide; nothing is run, no row is read."""
 
-from datetime import timedelta
+from datetime import time, timedelta
 
 import pytest
 
 from durableflows import (
+    Approvers,
+    Band,
     Budget,
     Escalate,
     Facts,
+    Fallback,
     Retry,
     Run,
     StepReturn,
+    Until,
     Workflow,
     WorkflowState,
     approval,
@@ -22,6 +26,7 @@ from durableflows.core import registry
 from durableflows.core.definition import StepKind
 from durableflows.management import matrices, matrix, plans
 from tests.integration.test_command import data, said
+from tests.support.asking import USD_500, Lower, grant
 from tests.support.flows import Provider, pay_effect, pay_workflow
 from tests.support.parcels import Depot, parcel_workflow
 from tests.support.rooms import Hotel, stay_workflow
@@ -99,6 +104,32 @@ def test_a_plan_says_who_is_asked_and_what_follows():
     ):
         assert line in text.splitlines()
     assert "\x1b" not in text
+
+
+def test_a_plan_says_who_is_asked_about_how_much_until_when():
+    grant(
+        bands=[Band(USD_500, None), Band(None, Approvers("app.may", groups=["finance"], quorum=2))],
+        amount="amount",
+        edits=Lower,
+        expires=Until(time(17), days=1, zone="Europe/Berlin"),
+        on_expiry=Escalate(people=["ada", "bob"], then=Fallback("later")),
+    )
+
+    lines = said("plan", "grant").splitlines()
+
+    for line in (
+        "    up to USD 500.00: nobody is asked",
+        "    above USD 500.00: 2 of people with the permission app.may or members of finance",
+        "    until 17:00 (Europe/Berlin), 1 day later, but not who started the run",
+        "    then 2 of ada or bob, until 17:00 (Europe/Berlin), 1 day later",
+        "    then later",
+        "    may change amount",
+        "    nobody answered: -> later",
+    ):
+        assert line in lines
+    steps = {one["name"]: one for one in data("plan", "grant")["steps"]}
+    bands = steps["sign_off"]["approval"]["bands"]
+    assert [band["amounts"] for band in bands] == ["up to USD 500.00", "above USD 500.00"]
 
 
 def test_a_plan_for_programs_has_every_edge_and_limit():
