@@ -151,6 +151,10 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
         "Mend the effect's `event` function, then let the provider send it again: it is read anew.",
     ),
     "contradiction": (Severity.ATTENTION, "Compare with the provider's books; nothing was overwritten."),
+    "unknown-release": (
+        Severity.ATTENTION,
+        "Start a worker with this release, or `migrate` the runs; after UNKNOWN_WORKFLOW_SECONDS they are parked.",
+    ),
     "unclaimed": (Severity.ATTENTION, "Start a worker that listens to the step's queue and knows its workflow."),
     "no-ticker": (Severity.ATTENTION, _TICKER),
     "ticker-stalled": (Severity.ATTENTION, "It beats but does not sweep: read its log, then restart it."),

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 
 from durableflows.conf import settings
 from durableflows.core.ending import AT_WORK
@@ -57,6 +57,7 @@ def examine_waits(scope: Scope) -> list[Finding]:
         *listed("needs-person", _needs_person(scope)),
         *listed("unanswerable", _unanswerable(scope)),
         *listed("unclaimed", _unclaimed(scope)),
+        *_unknown(scope),
         *_tickers(scope),
     ]
 
@@ -188,6 +189,24 @@ def _unclaimed(scope: Scope) -> Found:
     )
     for run_id, name, sends, why in steps.values_list("run_id", "name", "sends", "retry_reason").iterator(CHUNK):
         yield run_id, f"step {name} was sent {sends} times and no worker took it" + (f": {why}" if why else "")
+
+
+def _unknown(scope: Scope) -> list[Finding]:
+    """Releases of live runs that no living worker has; silent where none lives, which is another finding."""
+    fresh = scope.now - timedelta(seconds=settings().STALE_SECONDS)
+    workers = Worker.objects.using(database()).filter(stopped_at__isnull=True, heartbeat_at__gt=fresh)
+    known = [
+        {(str(name), int(version)) for name, version in knows} for knows in workers.values_list("knows", flat=True)
+    ]
+    if not any(known):
+        return []
+    live = scope.runs().filter(ended_at__isnull=True, parked_reason="").order_by("workflow", "version")
+    counts = live.values_list("workflow", "version").annotate(count=Count("pk"))
+    return [
+        finding("unknown-release", None, f"{count} runs of {name}, version {version}, and no living worker knows it")
+        for name, version, count in counts
+        if (name, version) not in set().union(*known)
+    ]
 
 
 def _tickers(scope: Scope) -> list[Finding]:

@@ -30,7 +30,7 @@ def _add_readers(verb: Verb) -> None:
     runs.add_argument("--state", default="", choices=[str(state) for state in RunState], help="only in this state")
     runs.add_argument("--limit", type=options.limit, default=50, help="at most so many (default 50, at most 1000)")
     for name, text in (("show", "one run with its rows"), ("explain", "one run in plain sentences")):
-        verb(name, text).add_argument("run", help="the run's id")
+        verb(name, text).add_argument("run", help="the run's id, or its business key")
 
 
 def _add_faulttest(verb: Verb) -> None:
@@ -55,7 +55,7 @@ def _add_faulttest(verb: Verb) -> None:
 def _add_writers(verb: Verb) -> None:
     signal = verb("signal", "send a message to a run: to the step that waits for this name, or to the next that will")
     resolve = verb("resolve", "say what happened with an effect in doubt")
-    signal.add_argument("run", help="the run's id")
+    signal.add_argument("run", help="the run's id, or its business key")
     signal.add_argument("name", help="as wait_for(...) names it")
     signal.add_argument("--payload", type=options.json_value, default=None, help='as JSON: {"amount": 5}')
     signal.add_argument("--key", default="", help="the same key again is dropped")
@@ -67,7 +67,7 @@ def _add_writers(verb: Verb) -> None:
     )
     resolve.add_argument("--receipt", type=options.receipt, help='what the provider says, as JSON: {"id": "re_17"}')
     migrate = verb("migrate", "let a run, or all of a workflow that can, go on under a newer version")
-    migrate.add_argument("run", nargs="?", default="", help="the run's id")
+    migrate.add_argument("run", nargs="?", default="", help="the run's id, or its business key")
     migrate.add_argument("--workflow", default="", help="all of its live runs that declared migrations lead further")
     migrate.add_argument("--to", dest="target", type=options.count, help="default: the highest that can be reached")
     _add_person(resolve)
@@ -98,7 +98,7 @@ OPERATORS = {
 def _add_operators(verb: Verb) -> None:
     parsers = {name: verb(name, text) for name, text in OPERATORS.items()}
     for parser in parsers.values():
-        parser.add_argument("run", help="the run's id")
+        parser.add_argument("run", help="the run's id, or its business key")
         parser.add_argument("--dry-run", action="store_true", help="say what it would do, and do nothing")
         _add_person(parser)
     extend, redrive, abandon = parsers["extend"], parsers["redrive"], parsers["abandon"]

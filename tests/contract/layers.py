@@ -260,6 +260,7 @@ EDGES = (
     "management.plans",
     "management.matrices",
     "management.operators",
+    "management.naming",
     "management.faulttests",
     "management.progress",
     "management.readers",

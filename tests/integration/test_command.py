@@ -110,6 +110,22 @@ def test_explain_says_it_in_words(world: World):
     assert "safe now: cancel, retry" in text
 
 
+def test_a_run_is_found_by_its_business_key(world: World, django_user_model):
+    provider = Provider()
+    workflow = pay_workflow(provider, pay_effect(provider))
+    run = api.start(workflow, {"amount": 5}, key="R-17")
+    world.run_until_idle()
+
+    assert data("show", "R-17")["steps"] == data("show", str(run.pk))["steps"]
+    assert "done" in said("explain", "R-17").lower()
+    assert "neither a run's id nor the business key" in said("explain", "R-18", code=1)
+    stranger = django_user_model.objects.create_user("stranger")
+    assert "neither a run's id" in said("retry", "R-17", "--by", stranger.username, "--reason", "x", code=1)
+    other = api.start(workflow, {"amount": 5}, key="R-17", tenant="north")
+    refused = said("explain", "R-17", code=1)
+    assert all(str(pk) in refused for pk in (run.pk, other.pk))
+
+
 def test_hostile_text_does_not_reach_the_terminal(world: World):
     run = started(world, raise_without_acting(NeedsHuman("\x1b[2J\x07evil\nline")))
 

@@ -307,6 +307,7 @@ def test_every_code_has_a_case():
         "unanswerable",  # test_unanswerable.py
         "contradiction",
         "unclaimed",
+        "unknown-release",
         "no-ticker",
         "ticker-stalled",
         "key-gone",
@@ -314,6 +315,19 @@ def test_every_code_has_a_case():
     }
 
     assert tested | others | findings.VERIFY_ONLY == set(findings.KNOWN)
+
+
+def test_a_release_that_no_living_worker_has_is_named_before_its_runs_are_parked(world: World):
+    ready(world)
+    ticker(world, age=timedelta(hours=1))
+    (run,) = WorkflowRun.objects.all()
+
+    told = []
+    for knows in ([[run.workflow, run.version]], [["other", 1], [run.workflow, 7]], []):
+        Worker.objects.update(knows=knows)
+        told.append("unknown-release" in codes())
+
+    assert told == [False, True, False]
 
 
 def test_a_verdict_about_an_effect_without_lookup_leaves_no_audit(world: World):

@@ -10,6 +10,7 @@ from durableflows.models import SideEffect, StepRun, Worker, WorkflowRun
 from durableflows.testing import World
 from tests.support.flows import Provider
 from tests.support.look import fresh, state_of, steps_of
+from tests.support.refunds import person
 from tests.support.stages import (
     STAGES,
     Stage,
@@ -30,6 +31,12 @@ STOPS: dict[Stage, tuple[RunState, str, str]] = {
     in_doubt: (RunState.NEEDS_RECONCILIATION, "", ""),
     parked: (RunState.PARKED, "needs a person", "expired"),
 }
+
+
+@pytest.fixture(autouse=True)
+def boss() -> None:
+    """Somebody who may answer: a request that nobody can answer is an error in the log."""
+    person("boss", "answer_approval")
 
 
 @pytest.mark.parametrize("stage", STAGES)

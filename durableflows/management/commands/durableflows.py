@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError
 from durableflows.errors import DurableflowsError
 from durableflows.explain_words import plain
 from durableflows.management import parsers
+from durableflows.management.naming import with_run_id
 from durableflows.management.tables import Report, as_json
 from durableflows.management.verbs import VERBS
 
@@ -38,7 +39,7 @@ class Command(BaseCommand):
         """Run the verb; every expected failure is a message and an exit code, never a traceback."""
         given = Namespace(**options)
         try:
-            report = VERBS[given.verb](given)
+            report = VERBS[given.verb](with_run_id(given))
         except DurableflowsError as error:
             self._fail(given, error.code, str(error))
         except (DatabaseError, InterfaceError) as error:
