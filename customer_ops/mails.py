@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from customer_ops.models import Customer, Mail, RefundRequest
-from durableflows import NeverSent, Permanent
+from durableflows import NeverSent, Permanent, in_one_line
 
 SUBJECTS = {
     "refunded": "Your refund for order {order}",
@@ -55,7 +55,7 @@ def _compose(template: str, *, request_id: int, message_id: str) -> Mail:
         message_id=message_id,
         defaults={
             "to": order.customer.email,
-            "subject": SUBJECTS[template].format(order=order.number),
+            "subject": SUBJECTS[template].format(order=in_one_line(order.number, 60)),
             "body": body,
         },
     )

@@ -9,6 +9,7 @@ from durableflows.core.approvers import Approvers, Band
 from durableflows.core.declare import Workflow, approval, effect, step
 from durableflows.core.definition import Budget, Retry
 from durableflows.core.directives import StepReturn, compensate, fail, succeed
+from durableflows.core.disguise import in_one_line, plainly
 from durableflows.core.effects import CannotTell, EffectCall, EventOutcome, EventReading, Found, NotFound
 from durableflows.core.http_answers import http_failure
 from durableflows.core.merge import Merge
@@ -99,8 +100,10 @@ __all__ = [
     "effect",
     "fail",
     "http_failure",
+    "in_one_line",
     "migration",
     "parse_retry_after",
+    "plainly",
     "sleep",
     "step",
     "succeed",

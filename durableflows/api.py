@@ -11,6 +11,7 @@
     api.abandon(run_id, by=user, reason="the provider is gone", heir=colleague)
     api.preview("redrive", run_id, by=user, step="deliver")
     api.signal(run_id, "paid", {"amount": 5}, dedup_key=event_id)
+    api.note_shown(request_id, by=user, facts_digest=shown, door="our page")
     api.answer(request_id, "approve", by=user, facts_digest=shown)
     api.resolve_effect(effect_id, "happened", by=user, reason="seen in the dashboard", row_version=7, receipt={...})
     api.provider_event("payments", body["id"], body, kind=body["type"])
@@ -46,6 +47,7 @@ from durableflows.services import (
     providers,
     reconcile,
     runs,
+    seen,
     signals,
 )
 from durableflows.services import compensate as compensating
@@ -68,6 +70,7 @@ __all__ = [
     "extend",
     "get",
     "migrate",
+    "note_shown",
     "pause",
     "pause_provider",
     "preview",
@@ -290,6 +293,14 @@ def answer(
     """
     given = approvals.Answer(verdict, by, facts_digest, comment, door, origin, edits or {})
     return approvals.answer(request_id, given)
+
+
+def note_shown(request_id: UUID | str, *, by: Any, facts_digest: str, door: str = "api", origin: str = "") -> None:
+    """Record that a person was shown a request: a page of the project's own calls it when it shows one (GET included).
+
+    Raises   NotFoundError, NotAllowed when nobody is logged in, InvalidState. The same again moves the last look's time
+    """
+    seen.note_shown(request_id, by=by, facts_digest=facts_digest, door=door, origin=origin)
 
 
 def resolve_effect(

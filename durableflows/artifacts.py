@@ -6,7 +6,6 @@ Source: S2.2, R31; design, section 3.
 """
 
 import hashlib
-import logging
 from collections.abc import Collection
 
 from django.core.files.base import ContentFile
@@ -14,6 +13,7 @@ from django.core.files.storage import Storage, storages
 
 from durableflows import clock
 from durableflows.conf import settings
+from durableflows.core import log_lines
 from durableflows.core.payload import check_text
 from durableflows.core.references import ArtifactRef
 from durableflows.errors import ChangedOutside, InvalidState, NotFoundError
@@ -21,7 +21,7 @@ from durableflows.leases import Lease
 from durableflows.models import Artifact
 from durableflows.transactions import database
 
-logger = logging.getLogger("durableflows.artifacts")
+logger = log_lines.logger("durableflows.artifacts")
 
 NAME_LIMIT = 200
 TYPE_LIMIT = 100

@@ -4,7 +4,6 @@ Runs code of the project (log-in backends, TENANTS_OF): never called under a loc
 Where the accounts cannot say (a log-in backend that lists nobody), it is taken that somebody could.
 """
 
-import logging
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -13,13 +12,14 @@ from django.contrib.auth import get_backends, get_user_model
 from django.db import InterfaceError, OperationalError
 from django.db.models import Q, QuerySet
 
+from durableflows.core import log_lines
 from durableflows.core.approvers import Approvers
 from durableflows.models import ApprovalRequest
 from durableflows.rights import kept_out
 from durableflows.tenants import acts_in
 from durableflows.transactions import database
 
-logger = logging.getLogger("durableflows.approvals")
+logger = log_lines.logger("durableflows.approvals")
 
 MOST_LOOKED_AT = 200
 """Of more people than these it is taken that enough could."""

@@ -5,7 +5,6 @@ overrides a setting of the host; `checks` names what differs from what is advise
 """
 
 import contextlib
-import logging
 import os
 import signal
 from pathlib import Path
@@ -19,9 +18,10 @@ from django.db import close_old_connections, connections
 
 from durableflows import leases
 from durableflows.conf import settings
+from durableflows.core import log_lines
 from durableflows.leases import OVERRUN_MARK, Place
 
-logger = logging.getLogger("durableflows.celery")
+logger = log_lines.logger("durableflows.celery")
 
 KEEP_SECONDS = 1.0
 TICKER_COMMAND = "celery-ticker"

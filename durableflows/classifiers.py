@@ -4,18 +4,17 @@ Runs the project's code, so it is never called inside a transaction of the engin
 nothing: its exception is in doubt. Called by the runner and the step's context.
 """
 
-import logging
 from collections.abc import Callable
 from functools import lru_cache
 
 from django.utils.module_loading import import_string
 
 from durableflows.conf import settings
-from durableflows.core import libraries
+from durableflows.core import libraries, log_lines
 from durableflows.core.definition import StepDefinition
 from durableflows.errors import DurableflowsError, KeyConflict, StepFailure
 
-logger = logging.getLogger("durableflows.classifiers")
+logger = log_lines.logger("durableflows.classifiers")
 
 Classifier = Callable[[Exception], StepFailure | KeyConflict | None]
 

@@ -5,7 +5,6 @@ is kept on the row, and the row is sent again. Steps are sent by name, so a proc
 can send them too.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ from kombu.exceptions import ChannelError
 from durableflows import broker, clock
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
-from durableflows.core import registry
+from durableflows.core import log_lines, registry
 from durableflows.core.classify import describe
 from durableflows.core.states import StepState
 from durableflows.errors import InvalidDefinition
@@ -28,7 +27,7 @@ from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.compiled import update
 from durableflows.transactions import after_commit, database
 
-logger = logging.getLogger("durableflows.dispatch")
+logger = log_lines.logger("durableflows.dispatch")
 
 LOOKUP_TASK = "durableflows.lookup"
 CROSSING_TASK = "durableflows.crossing"

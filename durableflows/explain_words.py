@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from unicodedata import category
 
 from django.utils import timezone
 
+from durableflows.core import disguise
 from durableflows.core.payload import JSON
 from durableflows.core.states import WORDS
 
@@ -104,33 +104,21 @@ class Fact:
 
 
 def plain(value: object, limit: int = TEXT_LIMIT) -> str:
-    """One line of visible text: control and direction characters are spelled out, the end is cut off."""
-    flat = "".join(_visible(character) for character in str(value)[: limit + 1])
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+    """One line of visible text: what could disguise is spelled out, the end is cut off."""
+    return disguise.in_one_line(str(value), limit)
 
 
 def visible(value: object) -> str:
-    """Text as it was written, line breaks too; what turns other text around or hides in it is spelled out."""
-    return "".join(f"⟦U+{ord(one):04X}⟧" if _is_hidden(one) else one for one in str(value))
+    """Text as it was written, line breaks too; what turns other text around, hides or passes for other letters in it is
+    spelled out.
+    """
+    return disguise.plainly(str(value))
 
 
 def full_stop(text: str) -> str:
     """End a sentence: with a full stop, unless somebody's own words at its end have done so."""
     text = text.rstrip()
     return text if not text or text.rstrip(CLOSING).endswith(ENDS) else f"{text}."
-
-
-def _is_hidden(character: str) -> bool:
-    if character in "\n\r\t\u200c\u200d":  # joiners belong to scripts and to emoji
-        return False
-    return category(character) in ("Cc", "Cf", "Cs")
-
-
-def _visible(character: str) -> str:
-    if character in "\n\r\t\u2028\u2029":
-        return " "
-    # Cc: a terminal obeys them; Cf: some of them turn the text that follows around.
-    return f"⟦U+{ord(character):04X}⟧" if category(character) in ("Cc", "Cf", "Cs") else character
 
 
 def state_words(state: object, model: str = "") -> str:

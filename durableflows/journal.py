@@ -3,7 +3,6 @@
 The caller holds the run's lock and stores the run afterwards (`FIELDS` are what changes on it).
 """
 
-import logging
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,12 +12,13 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from durableflows import signals
+from durableflows.core import log_lines
 from durableflows.core.payload import JSON, redact, sha256, storable
 from durableflows.models import RunEvent, StepRun, WorkflowRun
 from durableflows.models.compiled import Question, insert
 from durableflows.transactions import after_commit, database
 
-logger = logging.getLogger("durableflows.events")
+logger = log_lines.logger("durableflows.events")
 
 FIELDS = ("event_sequence", "event_digest")
 

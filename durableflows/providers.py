@@ -18,7 +18,7 @@ from django.db.models import Count, Q, QuerySet
 from durableflows import clock, journal, signals
 from durableflows.conf import settings
 from durableflows.core import breaker as breakers
-from durableflows.core import rates
+from durableflows.core import log_lines, rates
 from durableflows.core.breaker import BreakerState, Gate, Health
 from durableflows.core.definition import SEND_BY_SECONDS
 from durableflows.core.outcomes import Answer, AnswerKind, Held
@@ -30,7 +30,7 @@ from durableflows.models.compiled import Question
 from durableflows.models.step import GOES_ON
 from durableflows.transactions import after_commit, database
 
-logger = logging.getLogger("durableflows.providers")
+logger = log_lines.logger("durableflows.providers")
 
 LOOK_AGAIN_SECONDS = 60.0
 """A step that waits for a provider looks again by itself after this; a sweep lets it go on earlier when it may."""

@@ -3,13 +3,12 @@
 Decides nothing: who may answer, and what an answer leads to, is in `services.approvals` and `core.decide`.
 """
 
-import logging
 from datetime import datetime
 from functools import partial
 from uuid import UUID
 
 from durableflows import journal, signals
-from durableflows.core import registry, until
+from durableflows.core import log_lines, registry, until
 from durableflows.core.approval import ApprovalSpec, Rung
 from durableflows.core.approvers import GROUP, PERSON
 from durableflows.core.money import Money
@@ -20,7 +19,7 @@ from durableflows.models import Addressee, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.rights import editors_of
 from durableflows.transactions import after_commit, database
 
-logger = logging.getLogger("durableflows.approvals")
+logger = log_lines.logger("durableflows.approvals")
 
 ASKED_FIELDS = (
     *("permission", "groups", "people", "quorum", "ladder", "ladder_position"),

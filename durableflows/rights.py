@@ -103,6 +103,9 @@ class Standing:
             return ""
         if request.requester_id is not None and request.requester_id == self.person.pk:
             return "you asked for this yourself"
+        # An account that was deleted and made anew under its name is the same person.
+        if request.requester_id is None and request.requester_name and request.requester_name == self.username[:150]:
+            return "you asked for this yourself"
         return "you have changed by hand what is asked here" if request.pk in self.edited else ""
 
     def acts_for_requester(self, request: ApprovalRequest) -> bool:

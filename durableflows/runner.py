@@ -4,7 +4,6 @@
 Called by the Celery tasks and by `testing`. Holds no opinion: what follows is decided in `core.decide`.
 """
 
-import logging
 import os
 import random
 import time
@@ -19,7 +18,7 @@ from durableflows import candidates, claims, classifiers, clock, decisions, inte
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.context import RunContext
-from durableflows.core import edits, registry
+from durableflows.core import edits, log_lines, registry
 from durableflows.core import state as states
 from durableflows.core.approval import ApprovalSpec, amount_among
 from durableflows.core.classify import describe, failure_of
@@ -54,7 +53,7 @@ from durableflows.transactions import (
     transact_durably,
 )
 
-logger = logging.getLogger("durableflows.runner")
+logger = log_lines.logger("durableflows.runner")
 
 _random = random.SystemRandom()
 

@@ -88,6 +88,13 @@ def runs_for(person: Person | None) -> QuerySet[WorkflowRun]:
     return runs if tenants is None else runs.filter(own | Q(tenant__in=sorted(tenants)))
 
 
+def may_see_run(run: WorkflowRun, person: Person) -> bool:
+    """Would `runs_for` have this run for the person? Asks the database nothing. Raises TenantsUnknown."""
+    if run.owner_id is not None and run.owner_id == person.pk:
+        return True
+    return (person.has_perm(OPERATE) or person.has_perm(VIEW)) and acts_in(person, run.tenant)
+
+
 def may_operate(run: WorkflowRun, person: Person | None) -> bool:
     """Has the person the right to operate runs, in this run's tenant? None: trusted code. Raises TenantsUnknown."""
     return person is None or (person.has_perm(OPERATE) and acts_in(person, run.tenant))
@@ -133,7 +140,7 @@ def refusal(request: ApprovalRequest, person: Person | Standing) -> str:
     return standing.refusal(request)
 
 
-def requests_for(person: Person) -> QuerySet[ApprovalRequest]:
+def requests_for(person: Person, *, now: datetime | None = None) -> QuerySet[ApprovalRequest]:
     """The requests a person may see: the own ones; of the person's tenants those that are asked of the person or of
     somebody the person acts for, and those answered; with the right to view or operate all. Closed ones too: who comes
     second must be told who decided (R22). Raises TenantsUnknown.
@@ -146,7 +153,7 @@ def requests_for(person: Person) -> QuerySet[ApprovalRequest]:
     if person.has_perm(OPERATE) or person.has_perm(VIEW_REQUESTS):
         return requests if tenants is None else requests.filter(within | own)
     answered = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk).values("request_id")
-    theirs = asked_of(Standing(person)) | Q(pk__in=answered)
+    theirs = asked_of(Standing(person, now)) | Q(pk__in=answered)
     return requests.filter(own | (within & theirs))
 
 
@@ -160,6 +167,8 @@ def waiting_for(person: Person, *, now: datetime) -> QuerySet[ApprovalRequest]:
     open_ones = open_ones.filter(asked_of(standing, is_open=True))
     givers = [giver.person.pk for giver in standing.givers]
     excluded = Q(requester_id=person.pk) | Q(exclude_delegate=True, requester_id__in=givers) | _edited(person.pk)
+    # See `Standing.made`: an account that was made anew under its name.
+    excluded |= Q(requester__isnull=True, requester_name=standing.username[:150]) & ~Q(requester_name="")
     return open_ones.exclude(Q(exclude_requester=True) & excluded).exclude(pk__in=_answered_by(person.pk))
 
 

@@ -4,16 +4,16 @@ Runs the project's code, so it is never called under a lock or inside a transact
 answer shuts the door: nobody is let in by a mistake.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.utils.module_loading import import_string
 
 from durableflows.conf import settings
+from durableflows.core import log_lines
 from durableflows.errors import TenantsUnknown
 
-logger = logging.getLogger("durableflows.tenants")
+logger = log_lines.logger("durableflows.tenants")
 
 
 def tenants_of(person: Any) -> frozenset[str] | None:

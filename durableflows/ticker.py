@@ -6,7 +6,6 @@ frees what the parent's children held, once they are seen dead (design, section 
 """
 
 import contextlib
-import logging
 import os
 import select
 import signal
@@ -21,7 +20,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 
 from durableflows import broker, clock, dispatch
 from durableflows.conf import settings
-from durableflows.core import registry
+from durableflows.core import log_lines, registry
 from durableflows.core.keys import new_token
 from durableflows.core.states import StepState
 from durableflows.leases import OVERRUN_MARK, Place
@@ -29,7 +28,7 @@ from durableflows.models import StepAttempt, StepRun, Worker
 from durableflows.services import sweeps
 from durableflows.transactions import database, first_line
 
-logger = logging.getLogger("durableflows.ticker")
+logger = log_lines.logger("durableflows.ticker")
 
 ORPHANS_DIE_WITHIN_SECONDS = 5.0
 REPORTS_KEPT_SECONDS = 30.0

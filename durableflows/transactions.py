@@ -3,7 +3,6 @@
 Every writer of rows opens its transaction here. No outside call and no user code runs inside one (P11).
 """
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,12 +12,13 @@ from typing import ParamSpec, TypeVar
 from django.db import InterfaceError, OperationalError, connections, transaction
 
 from durableflows.conf import settings
+from durableflows.core import log_lines
 from durableflows.errors import ConcurrentChange, ReserveInTransaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-logger = logging.getLogger("durableflows")
+logger = log_lines.logger("durableflows")
 
 REPEATS = 8
 LOCK_TIMEOUT_SECONDS = 5

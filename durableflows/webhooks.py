@@ -28,12 +28,13 @@ from django.views.decorators.csrf import csrf_exempt
 from durableflows import api, clock
 from durableflows import secrets as named_secrets
 from durableflows.conf import settings
+from durableflows.core import log_lines
 from durableflows.core.references import SecretRef
 from durableflows.errors import DurableflowsError, InvalidDefinition, InvalidState
 
 __all__ = ["BadSignature", "Envelope", "ProviderWebhook", "Scheme", "StripeScheme"]
 
-logger = logging.getLogger("durableflows.webhooks")
+logger = log_lines.logger("durableflows.webhooks")
 
 TOLERANCE_SECONDS = 300.0
 KEEP_SECRETS_SECONDS = 60.0

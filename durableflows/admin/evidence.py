@@ -14,6 +14,7 @@ from durableflows.models import (
     EffectSend,
     ModelCall,
     ProviderEvent,
+    RequestView,
     RunEvent,
     SideEffect,
     Signal,
@@ -92,6 +93,15 @@ class ApprovalDecisionAdmin(ReadOnly):
 
     tenant = "request__tenant"
     list_display = ("__str__", "request", "at", "door", "voided_at", "voided_reason")
+    list_select_related = ("request",)
+
+
+@admin.register(RequestView)
+class RequestViewAdmin(ReadOnly):
+    """Who was shown what, and by which door."""
+
+    tenant = "request__tenant"
+    list_display = ("person_name", "request", "door", "origin", "first_at", "last_at", "facts_digest")
     list_select_related = ("request",)
 
 

@@ -57,12 +57,12 @@ class Table(ChangeList):
         return [str(name) for name in self.list_display if name != "action_checkbox"]
 
     @property
-    def rows(self) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """Each row: where it leads, and its cells with their headings."""
+    def rows(self) -> Iterator[tuple[str, list[tuple[str, str]], object]]:
+        """Each row: where it leads, its cells with their headings, and its key."""
         headings = self.headings
         for row in self.result_list:
             cells = [self.cell(name, row) for name in self.columns]
-            yield self.url_for_result(row), list(zip(headings, cells, strict=True))
+            yield self.url_for_result(row), list(zip(headings, cells, strict=True)), row.pk
 
     def cell(self, name: str, row: Model) -> str:
         """Say one value in words; only `time` makes markup, of nothing but the time."""
@@ -72,6 +72,11 @@ class Table(ChangeList):
         if field is not None and name == "state":
             return state_words(value, self.opts.model_name or "")
         return Truncator(fact(str(value) if isinstance(value, Model) else value)).chars(CELL_LIMIT)
+
+    @property
+    def several_address(self) -> str:
+        """Where chosen rows are sent; '' where there is nothing to choose them for."""
+        return ""
 
     @property
     def tabs(self) -> list[Any]:

@@ -4,7 +4,6 @@ Looking never decides: GET and HEAD show, POST with the CSRF token answers. What
 same as for every door; this file only says its typed errors in words.
 """
 
-import logging
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,9 +19,11 @@ from django.urls import URLPattern, path, reverse
 from durableflows import clock
 from durableflows.admin.frame import guarded
 from durableflows.admin.lists import Table
-from durableflows.admin.readonly import ReadOnly, WorkflowOfRunFilter
+from durableflows.admin.many import ManyRequests
+from durableflows.admin.readonly import WorkflowOfRunFilter
 from durableflows.admin.runs import run_address
 from durableflows.admin.standing import NOTHING, StandingFilter, standing_of
+from durableflows.core import log_lines
 from durableflows.errors import DurableflowsError, NotFoundError
 from durableflows.models import ApprovalRequest
 from durableflows.reading import deciding
@@ -41,11 +42,12 @@ from durableflows.reading.standing import (
     waiting_count,
     waiting_words,
 )
-from durableflows.selectors import ANSWER, VIEW_REQUESTS, runs_for
+from durableflows.selectors import ANSWER, VIEW_REQUESTS, may_see_run
 
-logger = logging.getLogger("durableflows.admin")
+logger = log_lines.logger("durableflows.admin")
 
 TEMPLATES = "admin/durableflows/approvalrequest"
+DOOR = "admin"
 RESULT = "admin:durableflows_approvalrequest_decided"
 
 
@@ -58,12 +60,19 @@ class Requests(Table):
         standing = next(spec.value() for spec in self.filter_specs if isinstance(spec, StandingFilter))
         return super().nothing if self.query else NOTHING[standing]
 
+    @property
+    def several_address(self) -> str:
+        """Where the chosen rows are answered at once: of what waits for the person, who may answer all of it."""
+        page = "admin:durableflows_approvalrequest_several"
+        is_mine = any(isinstance(spec, StandingFilter) and spec.value() == "mine" for spec in self.filter_specs)
+        return reverse(page, current_app=self.model_admin.admin_site.name) if is_mine else ""
+
     def url_for_result(self, result: Model) -> str:
         return decision_address(result.pk, self.model_admin.admin_site.name)
 
 
 @admin.register(ApprovalRequest)
-class ApprovalRequestAdmin(ReadOnly):
+class ApprovalRequestAdmin(ManyRequests):
     """Requests that the person may see, and the page to decide each."""
 
     tenant = "tenant"
@@ -134,7 +143,8 @@ class ApprovalRequestAdmin(ReadOnly):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Say on top how many wait for the person."""
         count = waiting_count(request) if self.has_view_permission(request) else 0
-        return super().changelist_view(request, {"said": waiting_words(count), **(extra_context or {})})
+        said = {"said": waiting_words(count), "exports": self.tables(request)}
+        return super().changelist_view(request, {**said, **(extra_context or {})})
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -175,7 +185,7 @@ class ApprovalRequestAdmin(ReadOnly):
         if not form.is_valid():
             return self._page(request, asked, {"form": form}, status=400)
         try:
-            is_repeat = deciding.answer(request, asked, form.cleaned_data, door="admin")
+            is_repeat = deciding.answer(request, asked, form.cleaned_data, door=DOOR)
         except NotFoundError as error:
             raise Http404(str(error)) from error
         except DurableflowsError as error:
@@ -219,13 +229,15 @@ class ApprovalRequestAdmin(ReadOnly):
         return self._render(request, "result.html", {**addresses, **context}, status)
 
     def _run_address(self, request: HttpRequest, asked: ApprovalRequest) -> str:
-        may_see = runs_for(request.user).filter(pk=asked.run_id).exists()
-        return run_address(asked.run_id, self.admin_site.name) if may_see else ""
+        return run_address(asked.run_id, self.admin_site.name) if may_see_run(asked.run, request.user) else ""
 
     def _page(
         self, request: HttpRequest, asked: ApprovalRequest, more: dict[str, Any], *, status: int = 200
     ) -> HttpResponse:
-        context = {"run_address": self._run_address(request, asked), **deciding.decision(request, asked, more)}
+        context = {
+            "run_address": self._run_address(request, asked),
+            **deciding.decision(request, asked, more, door=DOOR),
+        }
         return self._render(request, "decide.html", context, status)
 
     def _render(self, request: HttpRequest, page: str, context: dict[str, Any], status: int) -> HttpResponse:

@@ -5,14 +5,12 @@ Every door that stores such a text calls this before any lock. Never touches a r
 
 from unicodedata import category
 
+from durableflows.core.disguise import BLANK
 from durableflows.core.payload import check_text
 from durableflows.core.secrecy import mask_text
 from durableflows.errors import InvalidState
 
 LONGEST = 4000
-
-# Letters and signs by their category, of which nothing is seen: fillers of Hangul, a cell of Braille without dots.
-_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
 
 def kept(text: str, what: str, *, limit: int = LONGEST) -> str:
@@ -34,4 +32,4 @@ def kept_reason(reason: str, verb: str) -> str:
 
 def is_seen(text: str) -> bool:
     """Is anything of the text seen: a letter, a digit, a sign?"""
-    return any(category(one)[0] in "LNPS" and one not in _BLANK for one in text)
+    return any(category(one)[0] in "LNPS" and one not in BLANK for one in text)

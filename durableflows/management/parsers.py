@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from django.core.management.base import CommandParser
 
+from durableflows import exports
 from durableflows.core.states import RunState
 from durableflows.management import faulttests, options
 from durableflows.services.reconcile import VERDICTS
@@ -19,6 +20,7 @@ def add_verbs(verb: Verb) -> None:
     _add_writers(verb)
     _add_provider(verb)
     _add_upkeep(verb)
+    _add_export(verb)
     _add_proofs(verb)
     _add_faulttest(verb)
     _add_printed(verb)
@@ -157,6 +159,21 @@ def _add_upkeep(verb: Verb) -> None:
     cleanup.add_argument("--workflow", default="", help="only runs of this workflow")
     cleanup.add_argument("--limit", type=options.many, default=None, help="at most so many")
     cleanup.add_argument("--dry-run", action="store_true", help="say how many would go and why others stay")
+
+
+def _add_export(verb: Verb) -> None:
+    export = verb("export-decisions", "print as CSV who decided what, on which facts, by which door, under which right")
+    export.add_argument(
+        "--what", choices=list(exports.TABLES), default="decisions", help="or the requests, or who looked at what"
+    )
+    for name, text in (("--since", "from then on"), ("--until", "before then")):
+        export.add_argument(
+            name, type=options.span_or_moment, default=None, help=f"{text}: 36h, 7d, or 2030-01-31T12:00Z"
+        )
+    export.add_argument("--workflow", default="", help="only runs of this workflow")
+    export.add_argument("--output", default="-", metavar="FILE", help="instead of printing it")
+    export.add_argument("--bom", action="store_true", help="begin with the mark by which spreadsheets know UTF-8")
+    export.add_argument("--by", default="", help="username: only what this person may see")
 
 
 def _add_proofs(verb: Verb) -> None:

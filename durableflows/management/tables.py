@@ -19,11 +19,14 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a verb has to say: `data` for --json, `lines` for people, and the exit code."""
+    """What a verb has to say: `data` for --json, `lines` for people, and the exit code. `pieces`: a file to be printed
+    as it is made, instead of both.
+    """
 
     data: object
     lines: Sequence[str]
     exit_code: int = 0
+    pieces: Iterable[str] | None = None
 
 
 def table(rows: Sequence[Row], names: Sequence[str]) -> list[str]:

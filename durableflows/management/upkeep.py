@@ -1,10 +1,10 @@
 """Verbs that do what is due, beside the workers or in their place."""
 
-import logging
 from argparse import Namespace
 
 from durableflows import clock, integrity
 from durableflows.conf import settings
+from durableflows.core import log_lines
 from durableflows.errors import DurableflowsError
 from durableflows.explain_words import plain
 from durableflows.management import progress, tables
@@ -12,7 +12,7 @@ from durableflows.management.tables import Report, Row
 from durableflows.services import rotation, sweeps
 from durableflows.transactions import is_away
 
-logger = logging.getLogger("durableflows")
+logger = log_lines.logger("durableflows")
 
 CHUNK = 200
 

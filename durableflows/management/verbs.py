@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 
 from durableflows.management import (
+    audits,
     cleanups,
     faulttests,
     monitors,
@@ -34,6 +35,7 @@ VERBS: Mapping[str, Callable[[Namespace], Report]] = {
     "ticker": upkeep.ticker,
     "rotate": upkeep.rotate,
     "cleanup": cleanups.run,
+    "export-decisions": audits.export,
     "doctor": proofs.examine,
     "verify": proofs.verify,
     "health": monitors.show_health,

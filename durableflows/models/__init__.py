@@ -8,6 +8,7 @@ from durableflows.models.event import RunEvent
 from durableflows.models.model_call import ModelCall
 from durableflows.models.pinned import PinnedContent
 from durableflows.models.run import WorkflowRun
+from durableflows.models.seen import RequestView
 from durableflows.models.signal import Signal
 from durableflows.models.step import StepAttempt, StepRun
 from durableflows.models.worker import Worker
@@ -23,6 +24,7 @@ __all__ = [
     "ModelCall",
     "PinnedContent",
     "ProviderEvent",
+    "RequestView",
     "RunEvent",
     "SideEffect",
     "Signal",

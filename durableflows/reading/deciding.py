@@ -5,7 +5,6 @@ this file says its typed errors in words, and gathers what the templates show. I
 """
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,13 +13,16 @@ from typing import Any
 from django.http import HttpRequest
 
 from durableflows import api
+from durableflows.core import log_lines
 from durableflows.errors import DurableflowsError, FactsChanged, NotAllowed, TooLate
+from durableflows.explain import explain_run
 from durableflows.models import ApprovalDecision, ApprovalRequest
 from durableflows.reading.answers import DecisionForm, consequences, rules, shown_before, why_not
 from durableflows.reading.facts import shown_of
+from durableflows.reading.looks import note_look
 from durableflows.reading.standing import expires_words, now_of, standing_words, waiting
 
-logger = logging.getLogger("durableflows.pages")
+logger = log_lines.logger("durableflows.pages")
 
 Context = dict[str, Any]
 WORD = {"approve": "approved", "reject": "rejected"}
@@ -79,9 +81,10 @@ def _sorted(changes: Mapping[str, tuple[object, object]]) -> list[tuple[str, obj
     return [(name, *pair) for name, pair in sorted(changes.items())]
 
 
-def decision(request: HttpRequest, asked: ApprovalRequest, more: Context) -> Context:
-    """All that the decision page shows; `more`: the form that was posted, and what became of it."""
-    now, decisions, explanation = now_of(request), list(asked.decisions.all()), api.explain(asked.run_id)
+def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, door: str) -> Context:
+    """All that the decision page shows; `more`: the form that was posted, and what became of it. Records the look."""
+    note_look(request, [asked], door)
+    now, decisions, explanation = now_of(request), list(asked.decisions.all()), explain_run(asked.run)
     return {
         "title": asked.title,
         "asked": asked,
@@ -95,6 +98,7 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context) -> Con
         "expires": expires_words(asked, now),
         "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),
         "decisions": decisions,
+        "looks": list(asked.views.all()),
         "yes_count": sum(one.verdict == "approve" and one.voided_at is None for one in decisions),
         # Whoever may see the question may see why it is asked.
         "explanation": explanation,

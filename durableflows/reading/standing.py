@@ -35,7 +35,7 @@ def visible(request: HttpRequest) -> QuerySet[ApprovalRequest]:
 
     Raises TenantsUnknown.
     """
-    return once(request, "visible", lambda: requests_for(request.user))
+    return once(request, "visible", lambda: requests_for(request.user, now=now_of(request)))
 
 
 def waiting(request: HttpRequest) -> QuerySet[ApprovalRequest]:

@@ -5,7 +5,6 @@ run that stays. A parent goes before its children: a child that is gone would be
 that a whole run is gone (P13), so each removal is a line in the log, and its business key is free again.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,6 +15,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from durableflows import artifacts
 from durableflows.boundaries import Boundary, cross
+from durableflows.core import log_lines
 from durableflows.core.states import EFFECT_OPEN, EffectState
 from durableflows.errors import InvalidState
 from durableflows.models import (
@@ -26,6 +26,7 @@ from durableflows.models import (
     EffectSend,
     ModelCall,
     ProviderEvent,
+    RequestView,
     RunEvent,
     SideEffect,
     Signal,
@@ -36,7 +37,7 @@ from durableflows.models import (
 from durableflows.models.locks import try_lock_run
 from durableflows.transactions import database, transact
 
-logger = logging.getLogger("durableflows.cleanup")
+logger = log_lines.logger("durableflows.cleanup")
 
 SHORTEST = timedelta(days=1)
 DEEPEST = 10
@@ -159,6 +160,7 @@ def _remove_rows(run: WorkflowRun) -> None:
     _delete(StepAttempt.objects.using(alias).filter(step__run=run))
     _delete(ApprovalRequest.editors.through.objects.using(alias).filter(approvalrequest__run=run))
     _delete(Addressee.objects.using(alias).filter(request__run=run))
+    _delete(RequestView.objects.using(alias).filter(request__run=run))
     _delete(ApprovalDecision.objects.using(alias).filter(request__run=run))
     _delete(ApprovalRequest.objects.using(alias).filter(run=run))
     effects.update(undoes=None, replaces=None)

@@ -7,7 +7,6 @@ code and runs before both, outside any transaction.
 Source: P2, P5, P13, P14; R17, R20, R21.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from uuid import UUID
 from durableflows import clock, journal, ledger_answers, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
-from durableflows.core import registry, shape
+from durableflows.core import log_lines, registry, shape
 from durableflows.core.classify import describe
 from durableflows.core.decide import Park
 from durableflows.core.definition import EffectDefinition
@@ -43,7 +42,7 @@ from durableflows.models.locks import lock_effect, lock_event, lock_step, try_lo
 from durableflows.services import reconcile
 from durableflows.transactions import after_commit, database, transact
 
-logger = logging.getLogger("durableflows.provider_events")
+logger = log_lines.logger("durableflows.provider_events")
 
 READ_FIELDS = (
     "outcome",

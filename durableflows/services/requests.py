@@ -3,7 +3,6 @@
 Called by the verbs that answer, edit, hand over and remind. `facts_on` runs code of the project: never under a lock.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -12,7 +11,7 @@ from uuid import UUID
 
 from durableflows import claims, journal, questions, votes
 from durableflows.context import RunContext
-from durableflows.core import registry
+from durableflows.core import log_lines, registry
 from durableflows.core.definition import StepDefinition
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, same, sha256
@@ -21,7 +20,7 @@ from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
 from durableflows.runner import question_of
 from durableflows.selectors import requests_for
 
-logger = logging.getLogger("durableflows.approvals")
+logger = log_lines.logger("durableflows.approvals")
 
 
 def request_for(request_id: UUID | str, person: Any) -> ApprovalRequest:
@@ -72,13 +71,14 @@ def renew_facts(
     if digest == request.facts_digest:
         return False
     changed: list[JSON] = [*sorted(differences(request.binding, now_true.binding))]
+    was = _was(request, now_true.binding)
     request.binding, request.context, request.facts_digest = now_true.binding, now_true.context, digest
     request.title, request.edit_schema = now_true.title[:300], now_true.form
     asked_anew = _choose_anew(run_locked, step, request, now_true, now)
     request.store("binding", "context", "facts_digest", "title", "edit_schema", *asked_anew)
     standing = votes.standing(request)
     voided = votes.void(standing, {vote.pk for vote in standing}, "the facts changed", now)
-    data: dict[str, JSON] = {"request": str(request.pk), "changed": changed, "voided": voided}
+    data: dict[str, JSON] = {"request": str(request.pk), "changed": changed, "voided": voided, "was": was}
     if questions.ASKED_FIELDS[0] in asked_anew:
         data["asked"], data["band"] = questions.asked_words(request), request.band
     journal.record(run_locked, "approval.facts_changed", at=now, step=step, data=data)
@@ -99,6 +99,13 @@ def _choose_anew(
     request.ladder, request.ladder_position = questions.ladder(spec, request.quorum), 0
     questions.address(request)
     return (*questions.ASKED_FIELDS, *questions.AMOUNT_FIELDS)
+
+
+def _was(request: ApprovalRequest, now_true: Mapping[str, JSON]) -> dict[str, JSON]:
+    """What the history keeps of facts that change, so that who saw them can say what they were (`services.seen`)."""
+    old = request.binding
+    facts = {name: value for name, value in old.items() if name not in now_true or not same(value, now_true[name])}
+    return {"digest": request.facts_digest, "facts": facts, "came": [name for name in now_true if name not in old]}
 
 
 def differences(shown: Mapping[str, JSON], now: Mapping[str, JSON]) -> dict[str, tuple[object, object]]:

@@ -6,7 +6,6 @@ whom a person's rights are asked of (log-in backends, TENANTS_OF), outside any t
 Source: design, section 4 (locks, who notices a dead worker); protocol, rules 6, 10, 11, 13; R02, R09.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +18,7 @@ from durableflows import claims, clock, dispatch, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import free_locked, free_overrun_locked
 from durableflows.conf import settings
-from durableflows.core import registry
+from durableflows.core import log_lines, registry
 from durableflows.core.decide import Decision, after_timeout
 from durableflows.core.ending import AT_WORK
 from durableflows.core.states import (
@@ -52,7 +51,7 @@ from durableflows.transactions import database, is_away, transact
 
 PHASES_AT_WORK = [str(phase) for phase in sorted(AT_WORK)]
 
-logger = logging.getLogger("durableflows.sweeps")
+logger = log_lines.logger("durableflows.sweeps")
 
 _random = SystemRandom()
 

@@ -3,7 +3,6 @@
 Called by the sweeps alone.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TypeVar
@@ -12,13 +11,13 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from durableflows import claims, dispatch, progress
-from durableflows.core import registry
+from durableflows.core import log_lines, registry
 from durableflows.core.states import RUN_MOVING
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.locks import lock_step, try_lock_run
 from durableflows.transactions import database, is_away
 
-logger = logging.getLogger("durableflows.sweeps")
+logger = log_lines.logger("durableflows.sweeps")
 
 Row = TypeVar("Row", bound=Model)
 

@@ -9,6 +9,7 @@ from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
 from durableflows import explain_words
+from durableflows.core import disguise
 from durableflows.core.money import Money
 from durableflows.errors import InvalidState
 from durableflows.models import WorkflowRun
@@ -47,10 +48,14 @@ def fact(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, dict):
         amount = money_of(value)
-        return str(amount) if amount else ", ".join(f"{name}: {fact(item)}" for name, item in value.items()) or "–"
+        return (
+            str(amount)
+            if amount
+            else ", ".join(f"{plainly(name)}: {fact(item)}" for name, item in value.items()) or "–"
+        )
     if isinstance(value, list | tuple):
         return ", ".join(fact(item) for item in value) or "–"
-    return visible(value)
+    return plainly(value)
 
 
 @register.filter
@@ -108,13 +113,18 @@ def time(at: datetime | None) -> SafeString | str:
     return format_html('<time datetime="{}">{}</time>', at.isoformat(), f"{local:%Y-%m-%d %H:%M:%S %Z}")
 
 
-@register.filter
-def visible(value: object) -> str:
-    """Show a text of others so that it cannot disguise itself: control and direction characters are spelled out.
+@register.filter(is_safe=True)
+def plainly(value: object) -> str:
+    """Show a text of others so that it cannot disguise itself: what hides, turns text round or passes for other letters
+    is spelled out (`core.disguise`). Nothing for nothing.
 
-    Line breaks stay. Never marks it as safe: the page escapes it as any other text.
+    Line breaks stay. Never marks it as safe: the page escapes it as any other text. Of what is escaped already, such as
+    a form's field, it leaves the markup alone.
     """
     return explain_words.visible("" if value is None else value)
+
+
+register.filter("visible", plainly, is_safe=True)
 
 
 @register.filter
@@ -126,7 +136,7 @@ def full_stop(text: object) -> str:
 @register.filter
 def label(name: object) -> str:
     """Show a fact's name as people write it: "order_number" -> "Order number"."""
-    words = str(name).replace("_", " ").strip()
+    words = disguise.plainly(str(name)).replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
 

@@ -51,7 +51,7 @@ class Decision(Door):
     def page(self, asked: ApprovalRequest, more: Context, *, status: int = 200) -> HttpResponse:
         """Show the request as it is now."""
         around = {"freed": freed_by(asked), "earlier": earlier(asked, visible(self.request))}
-        context = {**around, **deciding.decision(self.request, asked, more)}
+        context = {**around, **deciding.decision(self.request, asked, more, door=DOOR)}
         return self.show("decision.html", context, status=status)
 
 

@@ -3,7 +3,6 @@
 Every page of the inbox is a `Door`: never kept by a browser or a proxy, never framed, without inline scripts.
 """
 
-import logging
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -16,12 +15,13 @@ from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.generic import View
 
+from durableflows.core import log_lines
 from durableflows.models import ApprovalRequest
 from durableflows.reading.looking import refuse_unstorable, tenants_known
 from durableflows.reading.standing import now_of, visible
 from durableflows.views.guard import guarded
 
-logger = logging.getLogger("durableflows.pages")
+logger = log_lines.logger("durableflows.pages")
 
 Context = dict[str, Any]
 UNSENT = "unsent"

@@ -126,7 +126,7 @@ def desk(empty_shop: Shop) -> Iterator[Desk]:
         made = shop.make_rows("stories")
         for child in [shop.begin_worker(), shop.begin_web()]:
             child.wait_until_ready()
-        yield Desk(shop, made["charges"])
+        yield Desk(shop, made["charges"], made["leavers"])
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,6 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -16,6 +14,7 @@ from durableflows.doctor import Severity, examine
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, StepRun, WorkflowRun
 from durableflows.services import expiry, sweeps
 from durableflows.testing import World
+from tests.support.deciding import ask, clocks_by_thread
 from tests.support.flows import Provider, pay_workflow
 from tests.support.rivals import at_once
 
@@ -29,27 +28,6 @@ def bosses(django_user_model) -> list[Any]:
     return [django_user_model.objects.create_superuser(f"boss{number}") for number in range(3)]
 
 
-def ask(world: World, provider: Provider, *, is_last_rung: bool = False) -> ApprovalRequest:
-    run = api.start("pay", {"amount": 5, "ask": True})
-    while world.messages:
-        world.deliver(*world.messages.popleft())
-    request = run.requests.get()
-    if is_last_rung:
-        world.clock.move_to(request.expires_at)
-        assert expiry.expire(request.pk)
-        request.refresh_from_db()
-    return request
-
-
-@contextmanager
-def clocks_by_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, datetime]]:
-    """Let each thread read its own time: both sides of a deadline at once, as two reads of one clock may be."""
-    times: dict[int, datetime] = {}
-    real = clock.now
-    monkeypatch.setattr(clock, "now", lambda: times.get(threading.get_ident()) or real())
-    yield times
-
-
 def answering(request: ApprovalRequest, verdict: str, by: Any) -> Any:
     return lambda: api.answer(request.pk, verdict, by=by, facts_digest=request.facts_digest)
 
@@ -61,7 +39,7 @@ def test_approve_and_expire_at_the_same_instant(world: World, bosses: list[Any],
     winners: Counter[str] = Counter()
     with clocks_by_thread(monkeypatch) as times:
         for _ in range(ROUNDS):
-            request = ask(world, provider, is_last_rung=True)
+            request = ask(world, is_last_rung=True)
             ends = request.expires_at
 
             def approve(request: ApprovalRequest = request, ends: datetime = ends) -> object:
@@ -101,7 +79,7 @@ def test_a_late_approval_is_refused_though_no_sweep_has_been(world: World, bosse
     """R10 (b): one second after the deadline; the sweep is off."""
     provider = Provider()
     pay_workflow(provider)
-    request = ask(world, provider)
+    request = ask(world)
     if door == "run":
         WorkflowRun.objects.update(deadline_at=world.clock.now() + timedelta(hours=1))
         world.clock.advance(hours=1, seconds=1)
@@ -121,7 +99,7 @@ def test_an_expiry_that_comes_too_early_or_after_the_answer_changes_nothing(worl
     """P9, R10: a ticker picked the request when it was due, and comes to it when it is not, or not any more."""
     provider = Provider()
     pay_workflow(provider)
-    request = ask(world, provider)
+    request = ask(world)
 
     assert not expiry.expire(request.pk)
     answering(request, "approve", bosses[0])()
@@ -136,7 +114,7 @@ def test_the_last_moment_before_the_deadline_counts(world: World, bosses: list[A
     """R10 (b): the other side of the same second."""
     provider = Provider()
     pay_workflow(provider)
-    request = ask(world, provider)
+    request = ask(world)
     world.clock.move_to(request.expires_at - timedelta(microseconds=1))
 
     answering(request, "approve", bosses[0])()
@@ -168,7 +146,7 @@ def test_two_approve_one_rejects_and_one_clicks_twice(world: World, bosses: list
     provider = Provider()
     pay_workflow(provider)
     for _ in range(10):
-        request = ask(world, provider)
+        request = ask(world)
         acts = len(provider.acts)
         sent = len(world.sent)
 
@@ -201,7 +179,7 @@ def test_an_answer_and_a_cancel_at_the_same_instant(world: World, bosses: list[A
     provider = Provider()
     pay_workflow(provider)
     for _ in range(10):
-        request = ask(world, provider)
+        request = ask(world)
 
         answered, cancelled = at_once(
             answering(request, "approve", bosses[0]), partial(api.cancel, request.run_id, reason="stop")
@@ -220,7 +198,7 @@ def test_escalation_and_an_answer_at_the_same_instant(world: World, bosses: list
     provider = Provider()
     pay_workflow(provider)
     for _ in range(10):
-        request = ask(world, provider)
+        request = ask(world)
         world.clock.move_to(request.expires_at)
 
         answered, *_ = at_once(

@@ -2,8 +2,9 @@
 
 import pytest
 from django.template import Context, Template
+from django.utils.html import format_html
 
-from durableflows.templatetags.durableflows import full_stop, visible
+from durableflows.templatetags.durableflows import full_stop, plainly
 
 
 @pytest.mark.parametrize(
@@ -22,13 +23,22 @@ from durableflows.templatetags.durableflows import full_stop, visible
     ],
 )
 def test_what_would_be_obeyed_is_spelled_out(value: object, shown: str) -> None:
-    assert visible(value) == shown
+    assert plainly(value) == shown
 
 
-def test_the_page_escapes_it() -> None:
-    page = Template("{% load durableflows %}{{ text|visible }}").render(Context({"text": "<b>\u202e</b>"}))
+@pytest.mark.parametrize("name", ["plainly", "visible"])
+def test_the_page_escapes_it(name: str) -> None:
+    page = Template(f"{{% load durableflows %}}{{{{ text|{name} }}}}").render(Context({"text": "<b>\u202e</b>"}))
 
     assert page == "&lt;b&gt;⟦U+202E⟧&lt;/b&gt;"
+
+
+def test_what_is_escaped_already_keeps_its_markup() -> None:
+    shown = format_html("<b>{}</b>", "<\u202e>")
+
+    page = Template("{% load durableflows %}{{ text|plainly }}").render(Context({"text": shown}))
+
+    assert page == "<b>&lt;⟦U+202E⟧&gt;</b>"
 
 
 @pytest.mark.parametrize(

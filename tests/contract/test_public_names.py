@@ -17,7 +17,7 @@ DECLARING = {
     "EffectCall", "Found", "NotFound", "CannotTell", "StepRef", "StepReturn", "succeed", "fail", "compensate",
     "each", "sleep", "wait_for", "child", "Merge", "migration", "ArtifactRef", "SecretRef",
     "EventOutcome", "EventReading", "Approvers", "Band", "Fallback", "Until",
-    "http_failure", "parse_retry_after",
+    "http_failure", "parse_retry_after", "in_one_line", "plainly",
 }  # fmt: skip
 ERRORS = {
     "DurableflowsError", "InvalidDefinition", "InvalidState", "UnknownWorkflow", "NotFoundError", "NotAllowed",
@@ -48,13 +48,14 @@ VERBS = {
     "signal",
     "provider_event",
     "answer",
+    "note_shown",
     "resolve_effect",
     "explain",
 }
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
-    "ApprovalDecision", "Addressee", "Signal", "Artifact", "RunEvent", "Worker", "Breaker", "BreakerChange",
-    "ModelCall", "PinnedContent",
+    "ApprovalDecision", "Addressee", "RequestView", "Signal", "Artifact", "RunEvent", "Worker", "Breaker",
+    "BreakerChange", "ModelCall", "PinnedContent",
 }  # fmt: skip
 
 TESTING = {

@@ -6,6 +6,7 @@ from tests.guards import (
     approvers,
     classes,
     decisions,
+    doors,
     effects,
     events,
     evidence,
@@ -33,6 +34,7 @@ CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
     "Evidence and secrets": evidence.GUARDS,
     "Decisions and rights": decisions.GUARDS,
     "Who is asked, and what they change": approvers.GUARDS,
+    "Doors, looks and texts of others": doors.GUARDS,
 }
 GUARDS: tuple[Guard, ...] = tuple(guard for guards in CHAPTERS.values() for guard in guards)
 BY_NAME: Mapping[str, Guard] = {guard.name: guard for guard in GUARDS}

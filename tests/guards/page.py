@@ -33,6 +33,7 @@ PROMISES = {
     "P13": "evidence: what was changed from outside is noticed",
     "P14": "secrets are stored nowhere",
     "P15": "nothing ends over an open effect",
+    "R28": "texts of others are inert: they neither run, nor disguise, nor forge a line",
     "rule 1": "reserve is one transaction",
     "rule 2": "nothing leaves after `send_by`, and a call ends in its time",
     "rule 3": "a send is open until its own outcome is known, or the settle time is over",

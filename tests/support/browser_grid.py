@@ -48,6 +48,11 @@ def _question(name: str) -> Callable[[Made], str]:
     return lambda made: f"{ADMIN}/approvalrequest/{made[name]['asked']}/decide/"
 
 
+def _several(*names: str) -> Callable[[Made], str]:
+    page = f"{ADMIN}/approvalrequest/several/"
+    return lambda made: page + "?" + "&".join("request=" + made[name]["asked"] for name in names)
+
+
 def _answer(name: str) -> Callable[[Made], str]:
     return lambda made: f"{ADMIN}/approvalrequest/{made[name]['asked']}/decided/"
 
@@ -110,6 +115,28 @@ def _answer_too_late(page: Page, made: Made) -> None:
     expect(page.locator("body")).to_contain_text("too late")
 
 
+def _answer_several_too_late(page: Page, made: Made) -> None:
+    """Send the form of a page that was opened before one was decided, with another that is not there."""
+    page.evaluate(
+        """rows => {
+          const form = document.querySelector('form.df-form');
+          for (const one of form.querySelectorAll('[name=request]')) one.remove();
+          for (const value of rows) {
+            const field = document.createElement('input');
+            Object.assign(field, {type: 'hidden', name: 'request', value});
+            form.append(field);
+          }
+        }""",
+        [
+            f"{made['decided']['asked']}:{made['decided']['digest']}",
+            f"{'0' * 36}:{'0' * 64}",
+            f"{'1' * 8}-1111-1111-1111-{'1' * 12}:x",
+        ],
+    )
+    page.get_by_role("button", name="Reject").click()
+    expect(page.locator("body")).to_contain_text("0 of 2 answered")
+
+
 def _open_first_row(page: Page, _made: Made) -> None:
     page.locator("#df-list a").first.click()
 
@@ -157,6 +184,27 @@ SIGHTS = (
         skins=ADMINS,
         act=_answer_too_late,
     ),
+    Sight(
+        "several",
+        _several("waiting", "decided", "many"),
+        "manager",
+        "It is left out.",
+        focus=".df",
+        skins=ADMINS,
+    ),
+    Sight("several-hostile", _several("hostile"), "manager", "window.hostile=1", focus=".df", skins=ADMINS),
+    Sight("several-endless", _several("endless", "hostile"), "manager", "Donaudampf", focus=".df", skins=ADMINS),
+    Sight("several-none", _several(), "manager", "Nothing is chosen", focus=".df", skins=ADMINS),
+    Sight(
+        "several-too-late",
+        _several("waiting"),
+        "manager",
+        "lready approved",
+        focus=".df",
+        skins=ADMINS,
+        act=_answer_several_too_late,
+    ),
+    Sight("looks", _at(f"{ADMIN}/requestview/"), "admin", "admin", focus=".df", skins=ADMINS),
     Sight("answer-taken", _answer("decided"), "manager", "You approved", focus=".df", skins=ADMINS),
     Sight("question-hostile", _question("hostile"), "manager", "window.hostile=1", focus=".df", skins=ADMINS),
     Sight("question-endless", _question("endless"), "manager", "Donaudampf", focus=".df", skins=ADMINS),

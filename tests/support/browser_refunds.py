@@ -4,7 +4,7 @@ A story is believed by what a person sees and by these two; rows are not looked 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -22,9 +22,9 @@ AMOUNT = 600
 class Desk:
     """A running desk, and orders of 900 dollars that no story has touched."""
 
-    def __init__(self, shop: Shop, charges: Mapping[str, str]) -> None:
+    def __init__(self, shop: Shop, charges: Mapping[str, str], leavers: Sequence[str] = ()) -> None:
         self.shop, self.charges = shop, charges
-        self._untouched = iter(charges)
+        self._untouched, self._leavers = iter(charges), iter(leavers)
 
     @property
     def url(self) -> str:
@@ -34,6 +34,10 @@ class Desk:
     def take_order(self) -> str:
         """The number of an order for one story alone."""
         return next(self._untouched)
+
+    def take_leaver(self) -> str:
+        """The name of a manager who loses the account, or the right, in one story alone."""
+        return next(self._leavers)
 
     def paid_back(self, order: str) -> list[int]:
         """Each time the provider gave money of the order's charge back, in dollars."""

@@ -27,8 +27,15 @@ from durableflows.testing import FakeClock, World, open_request, virtual
 from tests.support.desk import run_id_of
 from tests.support.payments import call
 
-STORY_ORDERS = 24
-CROWD = {"agent": "agent", "manager": "manager", "second": "manager", "admin": "admin"}
+STORY_ORDERS = 80
+LEAVERS = tuple(f"leaver-{number}" for number in range(10))
+CROWD = {
+    "agent": "agent",
+    "manager": "manager",
+    "second": "manager",
+    "admin": "admin",
+    **dict.fromkeys(LEAVERS, "manager"),
+}
 """Who there is, and like whom of the demo."""
 
 HOSTILE_NUMBER = "<img src=x onerror=hostile=1>"
@@ -66,7 +73,8 @@ def make_people(password: str) -> dict[str, User]:
 def make_stories() -> dict[str, Any]:
     """Orders that nobody has touched, one customer each."""
     numbers = [f"S-{index + 1}" for index in range(STORY_ORDERS)]
-    return {"charges": {n: make_charge(n, customer=f"Customer of {n}").provider_id for n in numbers}}
+    charges = {n: make_charge(n, customer=f"Customer of {n}").provider_id for n in numbers}
+    return {"charges": charges, "leavers": LEAVERS}
 
 
 def make_charge(number: str, *, customer: str, dollars: int = 900) -> Charge:

@@ -51,7 +51,10 @@ class Command(BaseCommand):
                 sys.exit(report.exit_code)
 
     def _print(self, options: Namespace, report: Report) -> None:
-        if options.json:
+        if report.pieces is not None:
+            for piece in report.pieces:
+                self.stdout.write(piece, ending="")
+        elif options.json:
             self.stdout.write(json.dumps(report.data, default=as_json, indent=2))
         elif report.lines:
             self.stdout.write("\n".join(report.lines))

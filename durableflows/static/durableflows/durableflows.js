@@ -12,6 +12,17 @@
     window.addEventListener("pageshow", () => delete form.dataset.dfSent);
   }
 
+  /* One box ticks all of a list's; it is shown only where it works. */
+  const offerAll = () => {
+    for (const all of document.querySelectorAll("[data-df-all]")) {
+      all.closest("label").hidden = false;
+      all.onchange = () => {
+        for (const one of document.querySelectorAll(`input[form="${all.dataset.dfAll}"]`)) one.checked = all.checked;
+      };
+    }
+  };
+  offerAll();
+
   const mark = document.querySelector("[data-df-refresh]");
   if (!mark) return;
 
@@ -41,11 +52,13 @@
     const open = new Map(within(part, "details").map((one, index) => [one.id || index, one.open]));
     const scrolled = within(part, "[role='region']").map((one) => one.scrollTop);
     const focused = within(part, FOCUSABLE).indexOf(document.activeElement);
+    const ticked = new Set(within(part, "input:checked").map((one) => one.value));
     part.replaceChildren(...document.importNode(fresh, true).childNodes);
     within(part, "details").forEach((one, index) => {
       const was = open.get(one.id || index);
       if (was !== undefined) one.open = was;
     });
+    within(part, "input[type='checkbox']").forEach((one) => { one.checked = ticked.has(one.value); });
     within(part, "[role='region']").forEach((one, index) => { one.scrollTop = scrolled[index] || 0; });
     if (focused >= 0) within(part, FOCUSABLE)[focused]?.focus({ preventScroll: true });
   };
@@ -58,6 +71,7 @@
       if (!fresh || fresh.innerHTML === served.get(part.id) || isBusy(part)) continue;
       served.set(part.id, fresh.innerHTML);
       swap(part, fresh);
+      offerAll();
       hasChanged = true;
     }
     return hasChanged;

@@ -1,0 +1,52 @@
+"""The doors to a decision as a person with a browser goes through them: to the question, and what is pressed there.
+
+The same doors by test client stand in `tests.support.doors`. A new one gets a class here and a line in DOORS.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from playwright.sync_api import Page, expect
+
+from tests.support.browser import Person
+from tests.support.browser_refunds import Desk, ask, open_question
+
+REQUESTS = "/admin/durableflows/approvalrequest/"
+
+
+class Door(Protocol):
+    """`open` leads to the question about an order; there the buttons are called Approve and Reject at every door."""
+
+    def open(self, person: Person, order: str) -> Page:
+        """Go to the question, as soon as it is asked."""
+
+
+class AdminPage:
+    """The decision page of the admin."""
+
+    def open(self, person: Person, order: str) -> Page:
+        return open_question(person, order)
+
+
+class SeveralAtOnce:
+    """The admin's page for several, with one of them chosen in the list."""
+
+    def open(self, person: Person, order: str) -> Page:
+        page = open_question(person, order)  # it is there now
+        page.goto(REQUESTS)
+        page.get_by_role("checkbox", name=re.compile(rf"\border {order}\b")).check()
+        page.get_by_role("button", name="Answer the chosen ones").click()
+        expect(page.locator("body")).to_contain_text("Your answer to 1 of them")
+        return page
+
+
+DOORS: Mapping[str, Door] = {"admin page": AdminPage(), "admin, several at once": SeveralAtOnce()}
+"""By name."""
+
+
+def asked_at(door: Door, desk: Desk, agent: Person, *people: Person) -> tuple[str, list[Page]]:
+    """An order whose refund was asked for, and the question about it as each of the people has it open."""
+    order = desk.take_order()
+    ask(agent, order)
+    return order, [door.open(person, order) for person in people]
