@@ -12,7 +12,7 @@ from durableflows import arrivals, dispatch, integrity, journal, ledger_undo, un
 from durableflows.boundaries import Boundary
 from durableflows.core.payload import JSON
 from durableflows.core.states import EffectState, EndingPhase, StepState
-from durableflows.core.undo import UNDOES, step_name, undo_of
+from durableflows.core.undo import UNDOES, undo_of
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_step
@@ -60,7 +60,7 @@ def _begin(run: WorkflowRun, now: datetime) -> None:
 
 
 def _step(run: WorkflowRun, row: SideEffect, now: datetime) -> StepRun:
-    name, item = step_name(row.step_name), str(row.pk)
+    name, item = undo_of(run.manifest).step_for(row.effect, row.step_name), str(row.pk)
     step = StepRun.objects.using(database()).filter(run=run, name=name, item_key=item).first()
     if step is not None:  # a person lets it be tried anew, under the same key
         step = lock_step(step.pk)

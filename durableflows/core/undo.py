@@ -5,7 +5,7 @@ Source: design, sections 2 and 5 (P6, P15); docs/decisions/009.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition, StepDefinition, StepKind
@@ -22,15 +22,24 @@ RECEIPT = "receipt"
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What a run's manifest keeps: effect -> the one that undoes it; for which ends; how long all of it may take."""
+    """What a run's manifest keeps: effect -> the one that undoes it; for which ends; how long all of it may take.
+
+    steps   effect -> the steps that do it
+    """
 
     effects: Mapping[str, str]
     on: frozenset[str]
     within: timedelta
+    steps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def starts(self, reason: str) -> bool:
         """Is what the run did undone when it ends for this reason?"""
         return reason == EndingReason.COMPENSATE or reason in self.on
+
+    def step_for(self, effect: str, step: str) -> str:
+        """The step that undoes an effect that `step` did; after a migration another one may do such things."""
+        doers = self.steps.get(effect, ())
+        return step_name(step if step in doers or not doers else doers[0])
 
 
 def step_name(step: str) -> str:
@@ -63,15 +72,19 @@ def _step_of(step: StepDefinition, undos: tuple[EffectDefinition[object], ...]) 
     )
 
 
-def pinned(
-    effects: Iterable[EffectDefinition[object]], *, on_failure: bool, on_cancel: bool, within: timedelta
-) -> dict[str, JSON]:
+def pinned(steps: Iterable[StepDefinition], *, on_failure: bool, on_cancel: bool, within: timedelta) -> dict[str, JSON]:
     """What a run's manifest keeps of it: any process can begin an undo, also one without the workflow's code."""
-    undone: dict[str, JSON] = {effect.name: effect.undo.name for effect in effects if effect.undo is not None}
+    undone: dict[str, JSON] = {}
+    doers: dict[str, list[JSON]] = {}
+    for step in steps:
+        for effect in step.effects:
+            if effect.undo is not None:
+                undone[effect.name] = effect.undo.name
+                doers.setdefault(effect.name, []).append(step.name)
     if not undone:
         return {}
     asked: dict[str, JSON] = {str(EndingReason.FAILURE): on_failure, str(EndingReason.CANCEL): on_cancel}
-    return {"undo": {"effects": undone, **asked, "seconds": within.total_seconds()}}
+    return {"undo": {"effects": undone, "steps": {**doers}, **asked, "seconds": within.total_seconds()}}
 
 
 def undo_of(manifest: object) -> Undo:
@@ -79,12 +92,17 @@ def undo_of(manifest: object) -> Undo:
     kept = manifest.get("undo") if isinstance(manifest, Mapping) else None  # somebody may have put anything there
     if not isinstance(kept, Mapping):
         return Undo({}, frozenset(), DEFAULT_WITHIN)
-    effects, seconds = kept.get("effects"), kept.get("seconds")
+    effects, seconds, steps = kept.get("effects"), kept.get("seconds"), kept.get("steps")
     return Undo(
         {str(one): str(undo) for one, undo in effects.items()} if isinstance(effects, Mapping) else {},
         frozenset(str(reason) for reason in EndingReason if kept.get(str(reason)) is True),
         timedelta(seconds=seconds) if isinstance(seconds, int | float) else DEFAULT_WITHIN,
+        {str(one): _names(doers) for one, doers in steps.items()} if isinstance(steps, Mapping) else {},
     )
+
+
+def _names(kept: object) -> tuple[str, ...]:
+    return tuple(str(name) for name in kept) if isinstance(kept, list) else ()
 
 
 def arguments_of(effect: EffectDefinition[object], arguments: Mapping[str, JSON], receipt: JSON) -> dict[str, object]:

@@ -14,9 +14,9 @@ from durableflows.core import state as states
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.migrations import MigrationDefinition
 from durableflows.core.payload import JSON
-from durableflows.core.states import ParkedReason, StepState, WaitsOn
+from durableflows.core.states import EFFECT_OPEN, EffectState, ParkedReason, StepState, WaitsOn
 from durableflows.errors import InvalidState, NotAllowed, TooLate
-from durableflows.models import StepRun, WorkflowRun
+from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.services.runs import manifest_of
@@ -24,6 +24,7 @@ from durableflows.transactions import database, transact
 
 Way = tuple[tuple[int, MigrationDefinition], ...]
 RENAMED_IN_INPUT = ("on_timeout",)
+MAY_HAVE_HAPPENED = [str(state) for state in sorted({*EFFECT_OPEN, EffectState.CONFIRMED, EffectState.REVERSED})]
 
 
 def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) -> WorkflowRun:
@@ -31,7 +32,7 @@ def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) ->
 
     Raises           NotFoundError, NotAllowed; TooLate when it has ended, is ending, or a worker is at one of its
                      steps; InvalidState without a reason, when no migration leads there, an open step has no place in
-                     the new version, or the migrated state does not fit
+                     the new version or has done what that one does not declare, or the migrated state does not fit
     Writes / Locks   WorkflowRun, StepRun, RunEvent; locks run, then its open steps
     Crash            before the commit the run is as it was; after it the sweep sends what is READY
     """
@@ -131,7 +132,21 @@ def _names(run: WorkflowRun, steps: list[StepRun], definition: WorkflowDefinitio
         other = _is_other(step, definition.steps[names[step.name]], definition)
         if other:
             raise InvalidState(f"{step.name} {other} in version {definition.version}")
+        _refuse_forgotten(step, definition.steps[names[step.name]], definition.version)
     return names
+
+
+def _refuse_forgotten(step: StepRun, declared: StepDefinition, version: int) -> None:
+    """An open step's body runs again. What it did under a name that is not declared there would be done anew (P3)."""
+    known = [effect.name for effect in declared.effects]
+    done = SideEffect.objects.using(database()).filter(step=step, state__in=MAY_HAVE_HAPPENED).exclude(effect__in=known)
+    row = done.order_by("id").first()
+    if row is not None:
+        raise InvalidState(
+            f"{row} of {step} is {row.state}, and {declared.name} of version {version} does not declare {row.effect}: "
+            "under another name it would be done once more. Declare it in effects=(...) of the step, or let the run "
+            "pass the step first"
+        )
 
 
 def _is_other(step: StepRun, declared: StepDefinition, definition: WorkflowDefinition) -> str:

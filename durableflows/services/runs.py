@@ -171,7 +171,7 @@ def manifest_of(definition: WorkflowDefinition) -> dict[str, JSON]:
         **definition.pins.manifest,
         **ending.pinned(definition.on_failure, definition.on_cancel, definition.cleanup_within),
         **undo.pinned(
-            definition.effects.values(),
+            definition.steps.values(),
             on_failure=definition.undo_on_failure,
             on_cancel=definition.undo_on_cancel,
             within=definition.undo_within,
