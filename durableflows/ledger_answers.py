@@ -25,7 +25,7 @@ UNEXPLAINED = ("", str(AnswerKind.UNKNOWN), str(AnswerKind.IN_USE))
 ANSWER_FIELDS = ("phase", "outcome", "ended_at", "answer", "health", "error_class", "error_text")
 FOLDED_FIELDS = (
     *("state", "receipt", "in_doubt_since", "accepted_at", "next_lookup_at"),
-    *("settled_at", "settles_at", "reason", "contradiction"),
+    *("settled_at", "confirmed_number", "settles_at", "reason", "contradiction"),
 )
 
 
@@ -109,6 +109,8 @@ def apply_fold(
 ) -> None:
     """Write what an answer makes of the row, with its event and, when it surprises, an alert on the run."""
     row = row_locked
+    if change.verb == "confirm":
+        row.confirmed_number = run_locked.event_sequence + 1
     _change(row, change, answer, now)
     ledger_undo.follow(run_locked, step_locked, row, now)
     loud = change.alert or change.notice

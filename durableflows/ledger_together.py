@@ -93,6 +93,7 @@ def keep(
     if (0 if before is None else before.issue) + 1 != intent.issue:
         raise ConcurrentChange(f"{operation} was done by somebody else meanwhile")
     row = ledger.planned(run, step, effect, operation, arguments, replaces=before, now=now)
+    row.confirmed_number = run.event_sequence + 1
     _insert(row, lease, receipt, now)
     _note(run, step, row)
     ledger_undo.follow(run, step, row, now)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from durableflows import journal
 from durableflows.core.payload import JSON
@@ -39,7 +39,7 @@ class Tally:
 
 def next_to_undo(run: WorkflowRun) -> SideEffect | None:
     """The effect that is undone next: of those that happened and have an undo, the one confirmed last."""
-    return _to_undo(run).order_by("-settled_at", "-id").first()
+    return _to_undo(run).order_by(F("confirmed_number").desc(nulls_last=True), "-settled_at", "-id").first()
 
 
 def _to_undo(run: WorkflowRun) -> QuerySet[SideEffect]:
@@ -55,7 +55,7 @@ def _done(run: WorkflowRun) -> QuerySet[SideEffect]:
 def tally(run: WorkflowRun) -> Tally:
     """Sort the run's effects. Reads only."""
     undoable = undo_of(run.manifest).effects
-    rows = list(_done(run).order_by("settled_at", "id"))
+    rows = list(_done(run).order_by(F("confirmed_number").asc(nulls_first=True), "settled_at", "id"))
     done = [row for row in rows if row.state == EffectState.CONFIRMED]
     not_reversible = [row for row in done if row.effect not in undoable]
     return Tally(

@@ -177,7 +177,7 @@ def _over_limits(
     for count, span in limits.rates:
         place = rates.deciding_place(count, ahead)
         deciding = (
-            None if place is None else sends_since(provider, now - span).order_by("-started_at")[place : place + 1]
+            None if place is None else sends_within(provider, span, now).order_by("-started_at")[place : place + 1]
         )
         began = deciding.values_list("started_at", flat=True).first() if deciding is not None else None
         until = rates.rate_full_until(count, span, ahead, began, now)
@@ -203,14 +203,15 @@ def under_way(provider: str, now: datetime) -> QuerySet[SideEffect]:
     return rows.filter(Q(state=EffectState.DISPATCHED) | flying)
 
 
-def sends_since(provider: str, since: datetime) -> QuerySet[EffectSend]:
-    """The provider's sends that began after a moment."""
-    return EffectSend.objects.using(database()).filter(provider=provider, started_at__gt=since)
+def sends_within(provider: str, span: timedelta, now: datetime) -> QuerySet[EffectSend]:
+    """The provider's sends of the last such span. What is to come in more than that was before a clock was set back."""
+    sends = EffectSend.objects.using(database()).filter(provider=provider)
+    return sends.filter(started_at__gt=now - span, started_at__lt=now + span)
 
 
 def recent(provider: str, now: datetime) -> tuple[int, int]:
     """First sends and repeats of the last REPEATS_WINDOW."""
-    sends = sends_since(provider, now - rates.REPEATS_WINDOW).order_by()
+    sends = sends_within(provider, rates.REPEATS_WINDOW, now).order_by()
     counted = sends.aggregate(
         firsts=Count("pk", filter=Q(is_repeat=False)), repeats=Count("pk", filter=Q(is_repeat=True))
     )
@@ -263,9 +264,9 @@ def _failed(run: WorkflowRun, step: StepRun, send: EffectSend, answer: Answer, n
         return
     row = _lock(send.provider)  # two that fail at once: the second sees the first
     breaker = _value(row)
-    if breaker.state is not BreakerState.CLOSED or not breakers.counts(breaker, send.started_at):
+    if breaker.state is not BreakerState.CLOSED or not breakers.counts(breaker, send.started_at, now):
         return
-    if not breakers.has_tripped(_newest(send.provider, breaker.changed_at, wanted), wanted):
+    if not breakers.has_tripped(_newest(send.provider, breaker, wanted, now), wanted):
         return
     row.failures, row.opened_at = wanted, now
     row.open_until = now + timedelta(seconds=limits.cool_down_seconds)
@@ -273,9 +274,11 @@ def _failed(run: WorkflowRun, step: StepRun, send: EffectSend, answer: Answer, n
     _tell_run(run, step, row, now)
 
 
-def _newest(provider: str, since: datetime | None, count: int) -> list[Health]:
+def _newest(provider: str, breaker: breakers.Breaker, count: int, now: datetime) -> list[Health]:
     """What the newest answered sends said, since the breaker last changed; those that say nothing are left out."""
-    sends = EffectSend.objects.using(database()).filter(provider=provider).exclude(health=Health.UNTOLD)
+    since = breakers.counted_from(breaker, now)
+    sends = EffectSend.objects.using(database()).filter(provider=provider, started_at__lte=now)
+    sends = sends.exclude(health=Health.UNTOLD)
     if since is not None:
         sends = sends.filter(started_at__gte=since)
     newest = sends.order_by("-started_at").values_list("health", flat=True)[:count]
@@ -309,7 +312,7 @@ def _probe_answered(run: WorkflowRun, step: StepRun, send: EffectSend, health: H
 def _credentials_refused(run: WorkflowRun, step: StepRun, send: EffectSend, answer: Answer, now: datetime) -> None:
     """Pause the provider until a person resumes it, and say so once, however many runs learn it."""
     row = _lock(send.provider)
-    if row.state == BreakerState.PAUSED or not breakers.counts(_value(row), send.started_at):
+    if row.state == BreakerState.PAUSED or not breakers.counts(_value(row), send.started_at, now):
         return
     row.opened_at = now
     _move(row, BreakerState.PAUSED, now, reason="it does not take our credentials")

@@ -94,14 +94,20 @@ class Gate(StrEnum):
 def gate(breaker: Breaker, now: datetime) -> Gate:
     """Say whether a send may go through, may be the one probe, or is held.
 
-    A probe that was not heard of until `probe_until` has lost the place: its worker is gone.
+    A probe that was not heard of until `probe_until` has lost the place: its worker is gone. Where the clock was set
+    back by more than the whole pause nobody can say how much of it is over, and one request tries (P12).
     """
     if breaker.state is BreakerState.CLOSED:
         return Gate.THROUGH
     if breaker.state is BreakerState.PAUSED:
         return Gate.HOLD
     until = breaker.open_until if breaker.state is BreakerState.OPEN else breaker.probe_until
-    return Gate.PROBE if until is None or now >= until else Gate.HOLD
+    return Gate.PROBE if until is None or now >= until or _was_set_back(breaker, until, now) else Gate.HOLD
+
+
+def _was_set_back(breaker: Breaker, until: datetime, now: datetime) -> bool:
+    since = breaker.changed_at
+    return since is not None and now < since - (until - since)
 
 
 def held_until(breaker: Breaker, now: datetime) -> datetime:
@@ -110,9 +116,16 @@ def held_until(breaker: Breaker, now: datetime) -> datetime:
     return max(times.get(breaker.state) or now, now)
 
 
-def counts(breaker: Breaker, begun_at: datetime) -> bool:
+def counts(breaker: Breaker, begun_at: datetime, now: datetime) -> bool:
     """Does a send that began then speak about the breaker as it is now? What was under way at the trip does not."""
-    return breaker.changed_at is None or begun_at >= breaker.changed_at
+    since = counted_from(breaker, now)
+    return since is None or begun_at >= since
+
+
+def counted_from(breaker: Breaker, now: datetime) -> datetime | None:
+    """Since when sends speak about the breaker; None: all do. A change that is yet to come was before a clock was set
+    back, and so was what was under way then."""
+    return None if breaker.changed_at is None or breaker.changed_at > now else breaker.changed_at
 
 
 def has_tripped(last: Sequence[Health], failures_in_a_row: int | None) -> bool:

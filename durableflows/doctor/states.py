@@ -1,7 +1,7 @@
 """Does each run's state follow from its steps and flags, and did what has ended really end? (P15, design section 3)"""
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from uuid import UUID
 
@@ -23,10 +23,12 @@ from durableflows.core.states import (
 from durableflows.doctor.findings import Finding, listed
 from durableflows.doctor.rows import CHUNK, Scope
 from durableflows.doctor.undos import examine_undos
-from durableflows.models import EffectSend, StepRun
+from durableflows.models import EffectSend, RunEvent, StepRun
 from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
+
+BEGAN = ("run.undo_began", "run.cleanup_began")
 
 
 def examine_states(scope: Scope) -> list[Finding]:
@@ -132,8 +134,20 @@ def _sent_after(scope: Scope) -> Found:
     late = scope.effects().filter(
         Exists(sends.filter(effect=OuterRef("pk"), started_at__gt=OuterRef("run__cleanup_at")))
     )
-    for run_id, effect, pk, name in late.values_list("run_id", "effect", "pk", "step__name").iterator(chunk_size=CHUNK):
-        yield run_id, f"effect {effect} ({pk}) of step {name} was sent after the run's clean-up had begun"
+    values = late.values_list("run_id", "step_id", "effect", "pk", "step__name")
+    for run_id, step_id, effect, pk, name in values.iterator(chunk_size=CHUNK):
+        if _came_after(run_id, step_id):
+            yield run_id, f"effect {effect} ({pk}) of step {name} was sent after the run's clean-up had begun"
+
+
+def _came_after(run_id: UUID, step_id: UUID) -> bool:
+    """Does the history say so too? Where a clock was set back, times tell nothing and its order does (P12)."""
+    events = RunEvent.objects.using(database()).filter(run=run_id).order_by("sequence")
+    told = list(events.values_list("kind", "step_id", "at"))
+    if all(before[2] <= after[2] for before, after in pairwise(told)):
+        return True
+    began = max((place for place, (kind, *_) in enumerate(told) if kind in BEGAN), default=0)
+    return any(kind == "effect.dispatched" and step == step_id for kind, step, _ in told[began:])
 
 
 def _not_cleaned_up(scope: Scope) -> Found:

@@ -19,7 +19,8 @@ class SideEffect(EngineRow):
     """One logical operation at a provider. Only `ledger` writes it.
 
     `dispatched_at` is the last DISPATCHED commit, `settles_at` when a send begun then can no longer act
-    (settle time, protocol rule 2 and 3); doubt is sticky in `in_doubt_since` (P5).
+    (settle time, protocol rule 2 and 3); doubt is sticky in `in_doubt_since` (P5). `confirmed_number`: the place in the
+    run's history at which it was confirmed; a clock that is set back changes no order (P12).
     """
 
     MOVES: ClassVar[Table] = EFFECT_MOVES
@@ -66,6 +67,7 @@ class SideEffect(EngineRow):
     replaces = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="replaced_by")
     created_at = models.DateTimeField()
     settled_at = models.DateTimeField(null=True, blank=True)
+    confirmed_number = models.PositiveBigIntegerField(null=True, blank=True)
 
     class Meta:
         app_label = "durableflows"

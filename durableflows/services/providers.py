@@ -107,7 +107,7 @@ def next_ones(provider: str, now: datetime) -> tuple[UUID, ...]:
     if gate is Gate.HOLD:
         return ()
     limits = settings().limits_of(provider)
-    sent = [providers.sends_since(provider, now - span).count() for _, span in limits.rates]
+    sent = [providers.sends_within(provider, span, now).count() for _, span in limits.rates]
     flying = providers.under_way(provider, now)
     busy_keys = set(flying.exclude(turn_key="").values_list("turn_key", flat=True))
     most = 1 if gate is Gate.PROBE else AT_A_TIME

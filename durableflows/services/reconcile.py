@@ -22,7 +22,7 @@ from durableflows.services import given_back
 from durableflows.transactions import database, transact
 
 VERDICT_FIELDS = (
-    *("state", "receipt", "in_doubt_since", "settled_at", "settles_at"),
+    *("state", "receipt", "in_doubt_since", "settled_at", "confirmed_number", "settles_at"),
     *("lookups_forgiven", "next_lookup_at", "audit_at"),
     *("verdict", "verdict_by", "verdict_reason", "verdict_at"),
 )
@@ -276,7 +276,7 @@ def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None
     if effect is not None and run.lets(of_cleanup=row.step.of_cleanup):
         effect.load_receipt(given)  # the step goes on with it, and a receipt is never changed afterwards
     row.confirm()
-    row.receipt = given
+    row.receipt, row.confirmed_number = given, run.event_sequence + 1
     row.settled_at, row.in_doubt_since, row.next_lookup_at = now, None, None
 
 

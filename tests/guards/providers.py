@@ -43,7 +43,7 @@ GUARDS = (
         "an open breaker lets nothing through",
         "P7",
         "core/breaker.py",
-        "    return Gate.PROBE if until is None or now >= until else Gate.HOLD\n",
+        "    return Gate.PROBE if until is None or now >= until or _was_set_back(breaker, until, now) else Gate.HOLD\n",
         "    return Gate.PROBE\n",
         PROVIDERS + "test_five_failures_in_a_row_and_nothing_more_is_sent",
     ),
@@ -67,7 +67,7 @@ GUARDS = (
         "what began before the breaker changed does not move it",
         "P7",
         "providers.py",
-        "    if breaker.state is not BreakerState.CLOSED or not breakers.counts(breaker, send.started_at):\n",
+        "    if breaker.state is not BreakerState.CLOSED or not breakers.counts(breaker, send.started_at, now):\n",
         "    if breaker.state is not BreakerState.CLOSED:\n",
         PROVIDERS + "test_failures_of_what_began_before_the_breaker_closed_do_not_open_it_again",
         more=(
@@ -114,8 +114,8 @@ GUARDS = (
         "refused credentials are one alarm",
         "P7",
         "providers.py",
-        "    if row.state == BreakerState.PAUSED or not breakers.counts(_value(row), send.started_at):\n",
-        "    if not breakers.counts(_value(row), send.started_at):\n",
+        "    if row.state == BreakerState.PAUSED or not breakers.counts(_value(row), send.started_at, now):\n",
+        "    if not breakers.counts(_value(row), send.started_at, now):\n",
         PAUSED + "test_two_that_learn_at_once_that_credentials_are_refused_are_one_alarm",
     ),
     Guard(

@@ -29,8 +29,8 @@ GUARDS = (
         "what was confirmed last is undone first",
         "P6",
         "ledger_undo.py",
-        '_to_undo(run).order_by("-settled_at", "-id")',
-        '_to_undo(run).order_by("settled_at", "id")',
+        'F("confirmed_number").desc(nulls_last=True), "-settled_at", "-id"',
+        'F("confirmed_number").asc(nulls_last=True), "settled_at", "id"',
         UNDO + "test_a_step_that_returns_compensate_has_all_undone_newest_first",
     ),
     Guard(

@@ -91,9 +91,17 @@ def test_when_to_look_again_is_never_in_the_past():
 def test_what_began_before_the_breaker_changed_does_not_speak_about_it():
     changed = Breaker("payments", changed_at=NOW)
 
-    assert not counts(changed, BEFORE)
-    assert counts(changed, NOW)
-    assert counts(Breaker("payments"), BEFORE)
+    assert not counts(changed, BEFORE, LATER)
+    assert counts(changed, NOW, LATER)
+    assert counts(Breaker("payments"), BEFORE, LATER)
+
+
+def test_a_clock_that_is_set_back_makes_no_pause_longer_than_twice_and_no_breaker_deaf():
+    opened = Breaker("payments", BreakerState.OPEN, changed_at=NOW, open_until=LATER)
+
+    assert gate(opened, NOW - timedelta(seconds=30)) is Gate.HOLD
+    assert gate(opened, NOW - timedelta(seconds=31)) is Gate.PROBE
+    assert counts(Breaker("payments", changed_at=NOW), BEFORE - timedelta(hours=3), BEFORE)
 
 
 @pytest.mark.parametrize(
