@@ -7,6 +7,7 @@ decided in `core.ending`. Source: P6, P15; protocol, rule 10.
 from datetime import datetime
 
 from durableflows import (
+    alerts,
     arrivals,
     dispatch,
     journal,
@@ -141,8 +142,8 @@ def fail_cleanup(run: WorkflowRun, why: str, now: datetime) -> None:
 def alert_of_cleanup(run: WorkflowRun, now: datetime) -> None:
     """Say on the run that its clean-up was not done, beside what is said there already. In memory."""
     text = f"its clean-up was not done: {run.cleanup_error}"
-    if run.cleanup_error and text not in run.alert:
-        run.alert, run.alert_at = f"{run.alert}; {text}" if run.alert else text, now
+    if run.cleanup_error:
+        alerts.add(run, text, now)
 
 
 def close_step(run: WorkflowRun, step: StepRun, now: datetime) -> None:

@@ -8,7 +8,7 @@ Source: P2, P5; protocol, rules 6 to 8.
 from datetime import datetime
 from uuid import UUID
 
-from durableflows import clock, journal, ledger_undo, providers
+from durableflows import alerts, clock, journal, ledger_undo, providers
 from durableflows.core.events import is_overtaken, is_same_act
 from durableflows.core.fold import Fold, fold
 from durableflows.core.outcomes import Answer, AnswerKind
@@ -77,8 +77,8 @@ def wake(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     """
     if not step.is_unsettled:
         return
-    if step.needs_person and run.alert[:300] == step.waits_for:
-        run.alert, run.alert_at = "", None
+    if step.needs_person:
+        alerts.drop(run, step.waits_for)
     step.wake_at, step.needs_person = now, False
     step.store("wake_at", "needs_person")
 

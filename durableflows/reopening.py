@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from durableflows import arrivals, dispatch, endings, groups, journal, progress, questions, visits
+from durableflows import alerts, arrivals, dispatch, endings, groups, journal, progress, questions, visits
 from durableflows.core import registry, standing
 from durableflows.core.decide import End
 from durableflows.core.definition import WorkflowDefinition
@@ -97,8 +97,8 @@ def _go_on(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     elif step.waits_on == WaitsOn.CHILD:
         dispatch.send_crossing_after_commit(step.pk)
     else:
-        if step.needs_person and run.alert[:300] == step.waits_for:
-            run.alert, run.alert_at = "", None
+        if step.needs_person:
+            alerts.drop(run, step.waits_for)
         progress.look_again(step, now)
 
 
@@ -145,7 +145,7 @@ def _is_child_lost(run: WorkflowRun, step: StepRun, now: datetime) -> bool:
     if child is None:
         return False
     text = f"{step} was not done: {child.workflow} run {child.pk} was cancelled with it, and is not started again"
-    run.alert, run.alert_at = f"{run.alert}; {text}" if run.alert else text, now
+    alerts.add(run, text, now)
     return True
 
 

@@ -8,7 +8,7 @@ Source: P6, P15; docs/decisions/009.
 from datetime import datetime
 from uuid import UUID
 
-from durableflows import arrivals, dispatch, integrity, journal, ledger_undo, undo_children
+from durableflows import alerts, arrivals, dispatch, integrity, journal, ledger_undo, undo_children
 from durableflows.boundaries import Boundary
 from durableflows.core.payload import JSON
 from durableflows.core.states import EffectState, EndingPhase, StepState
@@ -96,7 +96,7 @@ def after_end(run: WorkflowRun, step: StepRun, why: str, now: datetime) -> None:
     failed = ledger_undo.fail(UUID(str(step.input[UNDOES])), why) if why else None
     if failed is not None:
         text = f"{failed} of {failed.step_name} could not be undone: {why}"
-        _alert(run, text, now)
+        alerts.add(run, text, now)
         data: dict[str, JSON] = {"effect": failed.effect, "operation": failed.operation, "of": failed.step_name}
         journal.record(run, "effect.undo_failed", at=now, step=step, data={**data, "error": why})
     _close_steps(run, now)
@@ -128,7 +128,7 @@ def give_up(run: WorkflowRun, why: str, now: datetime) -> None:
     if not run.is_undoing:
         return
     run.ending_phase = EndingPhase.UNDONE
-    _alert(run, f"undoing was given up: {why}", now)
+    alerts.add(run, f"undoing was given up: {why}", now)
     journal.record(run, "run.undo_given_up", at=now, data={"error": why})
 
 
@@ -144,7 +144,7 @@ def end(run: WorkflowRun, verb: str, now: datetime) -> tuple[str, dict[str, JSON
     found = ledger_undo.tally(run)
     left = names_left(run)
     if left and verb != "abandon":
-        _alert(run, f"not undone: {', '.join(left)}", now)
+        alerts.add(run, f"not undone: {', '.join(left)}", now)
     facts: dict[str, JSON] = {
         "undone": [str(row) for row in found.undone],
         "left": [*left],
@@ -170,8 +170,3 @@ def begin_again(run: WorkflowRun) -> None:
     run.ending_reason, run.ending_phase = "", EndingPhase.SETTLING
     run.cleanup_at = run.cleanup_until = None
     run.error_class, run.error_code, run.error_text = "", "", ""
-
-
-def _alert(run: WorkflowRun, text: str, now: datetime) -> None:
-    if text not in run.alert:
-        run.alert, run.alert_at = f"{run.alert}; {text}" if run.alert else text, now

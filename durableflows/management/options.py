@@ -5,7 +5,7 @@ Called by `argparse` alone. Reads no row.
 
 import json
 from argparse import ArgumentTypeError
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -13,18 +13,22 @@ from django.utils import timezone
 
 from durableflows.explain_words import plain
 
+LONGEST_SPAN = timedelta(days=36525)
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def span_or_moment(text: str) -> timedelta | datetime:
     """90m, 36h, 3d, 2w, or a moment; one without a time zone is in the project's."""
     if text.isascii() and text[:-1].isdigit() and text[-1:] in UNITS and len(text) < 8:
-        return timedelta(**{UNITS[text[-1]]: int(text[:-1])})
+        span = timedelta(**{UNITS[text[-1]]: int(text[:-1])})
+        if span > LONGEST_SPAN:
+            raise ArgumentTypeError(f"{plain(text, 40)!r} is longer than a hundred years")
+        return span
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else timezone.make_aware(moment)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ArgumentTypeError(f"{plain(text, 40)!r} is neither 90m, 36h, 3d, 2w nor 2030-01-31T12:00Z") from None
-    return moment if moment.tzinfo else timezone.make_aware(moment)
 
 
 def more_budget(text: str) -> tuple[str, object]:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, endings, journal, ledger_answers, progress
+from durableflows import alerts, clock, dispatch, endings, journal, ledger_answers, progress
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import may_judge
 from durableflows.conf import settings
@@ -119,7 +119,7 @@ def _tell_heir(run: WorkflowRun, row: SideEffect, why: str, now: datetime) -> No
     row.next_lookup_at = None
     row.store("next_lookup_at")
     text = f"{why}: {run.heir_name} has inherited it"
-    run.alert, run.alert_at = f"{run.alert}; {text}" if run.alert else text, now
+    alerts.add(run, text, now)
     data: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "text": text}
     journal.record(run, "effect.alert", at=now, step=row.step, data=data)
     run.store("alert", "alert_at", *journal.FIELDS)

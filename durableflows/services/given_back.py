@@ -5,12 +5,12 @@ The engine sends nothing for it, and never will: from then on the effect is UNDO
 
 from datetime import datetime
 
-from durableflows import endings, journal, ledger_undo, undoing
+from durableflows import journal, ledger_undo
 from durableflows.core.payload import JSON
 from durableflows.core.states import EffectState, RunState
 from durableflows.errors import TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
-from durableflows.transactions import database
+from durableflows.services import loud
 
 VERDICT = ledger_undo.BY_HAND
 
@@ -30,8 +30,7 @@ def note(
     row.store("state", "verdict", "verdict_by", "verdict_reason", "verdict_at")
     facts: dict[str, JSON] = {"effect": row.effect, "verdict": VERDICT, "reason": reason, "state": str(row.state)}
     journal.record(run, "effect.resolved", at=now, step=step_locked, actor_name=by, data=facts)
-    if not SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="").exists():
-        _alert(run, now)
+    loud.after_verdict(run, now)
     run.store("alert", "alert_at", *journal.FIELDS)
     return row
 
@@ -44,10 +43,3 @@ def _check(run: WorkflowRun, row: SideEffect) -> None:
         raise TooLate(f"{row.effect} is {row.state}: only of what could not be undone can be said that it is by hand")
     if ledger_undo.has_open_undo(row):
         raise TooLate(f"an undo of {row.effect} may still happen: settle that one first, else it is given back twice")
-
-
-def _alert(run: WorkflowRun, now: datetime) -> None:
-    """What is left is said, and no more."""
-    left = undoing.names_left(run)
-    run.alert, run.alert_at = (f"not undone: {', '.join(left)}", now) if left else ("", None)
-    endings.alert_of_cleanup(run, now)

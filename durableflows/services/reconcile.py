@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, dispatch, endings, journal, ledger_facts, ledger_undo, progress, providers
+from durableflows import alerts, clock, dispatch, journal, ledger_facts, ledger_undo, progress, providers
 from durableflows.claims import may_judge, snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, free_text, registry
@@ -18,7 +18,7 @@ from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, Not
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step, try_lock_run
 from durableflows.selectors import OPERATE, may_operate, runs_for
-from durableflows.services import given_back
+from durableflows.services import given_back, loud
 from durableflows.transactions import database, transact
 
 VERDICT_FIELDS = (
@@ -83,7 +83,7 @@ def _note(run: WorkflowRun, step: StepRun, decision: decide.Decision, now: datet
         step.wake_at = None
     step.store("wake_at", "waits_for", "needs_person")
     if asks:
-        run.alert, run.alert_at = decision.reason, now
+        alerts.add(run, step.waits_for, now)
         journal.record(run, "step.needs_person", at=now, step=step, data={"step": step.name, "reason": decision.reason})
         run.store("alert", "alert_at", *journal.FIELDS)
 
@@ -155,7 +155,7 @@ def end_audit_if_lost(effect_id: UUID, known: Collection[tuple[str, int]] | None
         f"{row.effect} was found absent, and cannot be looked up once more: the code that could is gone. "
         f"Look for {row.key} at {row.provider}"
     )
-    run.alert, run.alert_at = f"{run.alert}; {text}" if run.alert else text, now
+    alerts.add(run, text, now)
     data: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "text": text}
     journal.record(run, "effect.alert", at=now, step=row.step, data=data)
     run.store("alert", "alert_at", *journal.FIELDS)
@@ -241,9 +241,7 @@ def _resolve(
     progress.look_again(step, now)
     facts: dict[str, JSON] = {"effect": row.effect, "verdict": verdict, "reason": reason, "state": str(row.state)}
     journal.record(run, "effect.resolved", at=now, step=step, actor_name=actor_name, data=facts)
-    if not SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="").exists():
-        run.alert, run.alert_at = "", None  # a contradiction stays loud: this verdict need not be about it
-        endings.alert_of_cleanup(run, now)
+    loud.after_verdict(run, now)
     run.store("alert", "alert_at", *journal.FIELDS)
     return row
 
@@ -258,11 +256,7 @@ def _see(run: WorkflowRun, step: StepRun, row: SideEffect, actor_name: str, reas
     )
     row.contradiction = ""
     row.store("contradiction")
-    is_asked = StepRun.objects.using(database()).filter(run=run, needs_person=True).exists()
-    others = SideEffect.objects.using(database()).filter(run=run).exclude(contradiction="")
-    if not is_asked and not others.exists():
-        run.alert, run.alert_at = "", None
-        endings.alert_of_cleanup(run, now)
+    loud.after_verdict(run, now)
     run.store("alert", "alert_at", *journal.FIELDS)
     return row
 

@@ -1,6 +1,6 @@
 """Guards of what providers tell on their own: proved, kept once, settled only by what fits, never put back."""
 
-from tests.guards.finders import DOORS, EVENTS, RIVAL_EVENTS, TOLD, VERDICTS
+from tests.guards.finders import DOORS, EVENTS, MIGRATED, READERS, RIVAL_EVENTS, TOLD, VERDICTS
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -159,9 +159,33 @@ GUARDS = (
     Guard(
         "a person who waits is not silenced by a contradiction that was seen",
         "P10",
-        "services/reconcile.py",
-        "    if not is_asked and not others.exists():",
-        "    if not others.exists():",
+        "services/loud.py",
+        '    yield from asks.order_by("id").values_list("waits_for", flat=True)\n',
+        "",
         VERDICTS + "test_seeing_one_contradiction_does_not_silence_whoever_waits_for_a_person",
+    ),
+    Guard(
+        "a name is one of its own kind of act",
+        "P5",
+        "services/provider_events.py",
+        "        rows = rows.filter(effect__in=event.read_as) if event.read_as else rows\n",
+        "",
+        READERS + "test_a_name_is_one_of_its_own_kind_alone",
+    ),
+    Guard(
+        "a key of another kind of act settles nothing",
+        "P5",
+        "core/events.py",
+        "    if event.other:\n        found.append(event.other)\n",
+        "",
+        READERS + "test_a_key_of_an_effect_of_another_kind_settles_nothing_and_is_loud",
+    ),
+    Guard(
+        "a migration forgets nothing that an open step has done",
+        "P3",
+        "services/migrations.py",
+        "        _refuse_forgotten(step, definition.steps[names[step.name]], definition.version)\n",
+        "",
+        MIGRATED + "test_what_is_called_otherwise_now_is_not_done_twice",
     ),
 )

@@ -249,6 +249,21 @@ def test_an_unknown_id_is_a_message(world: World, verb: tuple[str, ...], wrong: 
     assert data(verb[0], wrong, *verb[1:], code=1)["error"]["code"] == "not_found"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "--workflow", "\udcff"),
+        ("cleanup", "--older-than", "1d", "--workflow", "\udcff"),
+        ("cancel", NOWHERE, "--reason", "x", "--by", "\udcff"),
+        ("provider", "\udcff"),
+    ],
+)
+def test_bytes_that_are_no_text_are_a_message(world: World, words: tuple[str, ...]):
+    """Python hands such an argument over as lone surrogates, and no query takes them."""
+    assert "is no text" in said(*words, code=1)
+    assert data(*words, code=1)["error"]["code"] == "invalid_state"
+
+
 def test_an_unknown_effect_is_a_message(world: World):
     for wrong in (NOWHERE, "17"):
         text = said("resolve", wrong, "--verdict", "happened", "--reason", "x", "--row-version", "1", code=1)
@@ -282,6 +297,10 @@ def test_an_absent_database_is_a_message(world: World, monkeypatch: pytest.Monke
         ["list", "--limit", "9" * 5000],
         ["list", "--state", "NOWHERE"],
         ["show"],
+        ["verify", "--since", "999999w"],
+        ["cleanup", "--older-than", "999999d"],
+        ["extend", NOWHERE, "--reason", "x", "--deadline", "0001-01-01T00:00:00+23:00"],
+        ["extend", NOWHERE, "--reason", "x", "--deadline", "9999-12-31T23:59:59-23:00"],
         ["cancel", NOWHERE],
         ["resolve", NOWHERE, "--verdict", "maybe", "--reason", "x", "--row-version", "1"],
         ["resolve", NOWHERE, "--verdict", "happened", "--reason", "x", "--row-version", "-1"],

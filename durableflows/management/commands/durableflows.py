@@ -6,12 +6,14 @@ Exit codes: 0 it was done, 1 it was not (or the doctor found something broken), 
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError
 
-from durableflows.errors import DurableflowsError
+from durableflows.core.payload import unstorable_in
+from durableflows.errors import DurableflowsError, InvalidState
 from durableflows.explain_words import plain
 from durableflows.management import parsers
 from durableflows.management.naming import with_run_id
@@ -39,6 +41,7 @@ class Command(BaseCommand):
         """Run the verb; every expected failure is a message and an exit code, never a traceback."""
         given = Namespace(**options)
         try:
+            _check_texts(options)
             report = VERBS[given.verb](with_run_id(given))
         except DurableflowsError as error:
             self._fail(given, error.code, str(error))
@@ -63,3 +66,11 @@ class Command(BaseCommand):
         if options.json:
             self.stdout.write(json.dumps({"error": {"code": code, "message": text}}, indent=2))
         raise CommandError(f"{code}: {plain(text, 2000)}", returncode=1)
+
+
+def _check_texts(options: Mapping[str, Any]) -> None:
+    """Raise InvalidState for an argument whose bytes are no text: no row has such a name, and no query takes it."""
+    for name, value in options.items():
+        # a reason has a message of its own
+        if name != "reason" and isinstance(value, str) and (found := unstorable_in(value)) is not None:
+            raise InvalidState(f"{name.replace('_', ' ')}: {found} is no text")
