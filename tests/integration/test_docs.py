@@ -2,17 +2,20 @@
 
 import re
 import sys
+import time
 from functools import partial
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.core.mail import EmailMessage
 
-from durableflows import api
+from durableflows import EffectCall, EventOutcome, api
 from durableflows.core import registry
-from durableflows.core.states import ApprovalState, RunState
-from durableflows.models import ApprovalRequest, WorkflowRun
+from durableflows.core.states import ApprovalState, EffectState, RunState
+from durableflows.models import ApprovalRequest, SideEffect, WorkflowRun
 from durableflows.testing import Boundary, World, crash_at, virtual
 from tests.contract import docs
 from tests.contract.source import ROOT
@@ -44,6 +47,52 @@ def test_the_first_run_succeeds(sample: dict[str, Any]):
 @pytest.mark.parametrize("sample", ["howto/write-an-effect"], indirect=True)
 def test_the_shown_test_passes(sample: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     sample["test_a_lost_answer_does_not_refund_twice"](None, monkeypatch)
+
+
+@pytest.mark.parametrize("sample", ["howto/write-an-effect"], indirect=True)
+def test_the_shown_lookup_takes_a_refund_that_failed_later_for_none(
+    sample: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    def provider(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return httpx.Response(200, json={"id": "re_1", "status": "pending"})
+        return httpx.Response(200, json={"data": [{"id": "re_1", "status": "failed"}]})
+
+    transport = httpx.MockTransport(provider)
+    monkeypatch.setitem(sample, "client", lambda call: httpx.Client(transport=transport, base_url="https://x.example"))
+    with virtual() as world:
+        run = api.start(sample["Refund"], {"charge_id": "ch_1", "amount": sample["Money"](1_000, "USD")})
+        world.run_through()
+
+    run.refresh_from_db()
+    assert run.state == RunState.FAILED
+    assert SideEffect.objects.get(run=run).state == EffectState.REJECTED
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [("succeeded", "HAPPENED"), ("pending", "PENDING"), ("failed", "FAILED"), ("canceled", "FAILED")],
+)
+@pytest.mark.parametrize("sample", ["howto/receive-webhooks"], indirect=True)
+def test_the_shown_reader_says_of_each_status_what_it_means(sample: dict[str, Any], status: str, outcome: str):
+    refund = {"object": "refund", "id": "re_1", "charge": "ch_1", "amount": 500, "currency": "usd", "metadata": {}}
+
+    reading = sample["read_refund_event"]({"created": 1767603600, "data": {"object": {**refund, "status": status}}})
+
+    assert reading.outcome == EventOutcome[outcome]
+    assert (reading.receipt is None) == (outcome == "FAILED")
+
+
+@pytest.mark.parametrize("sample", ["howto/write-an-effect"], indirect=True)
+def test_the_shown_mail_has_one_message_id(sample: dict[str, Any], mailoutbox: list[EmailMessage]):
+    call = EffectCall(
+        key="df_1", operation="mail.send", effect="mail.send", provider="mail", run_id="run", step="tell", send=1,
+        first_dispatched_at=None, timeout_seconds=10.0, send_by=time.monotonic() + 5,
+    )  # fmt: skip
+
+    receipt = sample["send_mail"].function(call, to="ada@example.com", charge_id="ch_1")
+
+    assert [mail.extra_headers["Message-ID"] for mail in mailoutbox] == [receipt.message_id] == ["<df_1@shop.example>"]
 
 
 @pytest.mark.parametrize("sample", ["howto/approve-in-admin"], indirect=True)
