@@ -111,11 +111,12 @@ def _text(value: object) -> str:
 
 
 class _Answer(Exception):
-    """Ends the request with a status and a line for the log."""
+    """Ends the request with a status and a line for the log; `cure` is for the log alone."""
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, *, cure: str = "") -> None:
         super().__init__(why)
         self.status, self.why = status, why
+        self.told = f"{why}: {cure}" if cure else why
 
 
 Names = Sequence[str] | Callable[[], Sequence[str]]
@@ -154,7 +155,7 @@ class ProviderWebhook(View):
             self._take(request)
         except _Answer as answer:
             level = logging.ERROR if answer.status >= 500 else logging.WARNING
-            logger.log(level, "a webhook of %s was refused with %s: %s", self.provider, answer.status, answer.why)
+            logger.log(level, "a webhook of %s was refused with %s: %s", self.provider, answer.status, answer.told)
             return HttpResponse(f"{answer.why}\n", status=answer.status, content_type="text/plain; charset=utf-8")
         return HttpResponse("stored\n", content_type="text/plain; charset=utf-8")
 
@@ -191,7 +192,9 @@ class ProviderWebhook(View):
         try:
             found = list(self.secrets() if callable(self.secrets) else _resolved(tuple(self.secrets)))
         except Exception as error:  # noqa: BLE001 - whatever a project's store of secrets raises may hold one
-            raise _Answer(503, f"its secret could not be looked up ({type(error).__name__})") from None
+            cure = "" if callable(self.secrets) or not isinstance(error, DurableflowsError) else str(error)
+            why = f"its secret could not be looked up ({type(error).__name__})"
+            raise _Answer(503, why, cure=cure) from None
         found = [secret for secret in found if secret]
         if not found:
             raise _Answer(503, "no secret is set for it")

@@ -149,6 +149,25 @@ def test_without_a_secret_everything_is_refused_and_sent_again_later(
     assert not ProviderEvent.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("resolver", "value", "cure"),
+    [("", SECRET, 'set DURABLEFLOWS["SECRETS"]'), ("durableflows.secrets.from_environment", "", "TEST_WEBHOOK_SECRET")],
+)
+def test_the_log_says_which_secret_is_missing_and_the_answer_does_not(
+    world: World, settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    resolver: str, value: str, cure: str,
+):  # fmt: skip
+    settings.DURABLEFLOWS = {**settings.DURABLEFLOWS, "SECRETS": resolver}
+    monkeypatch.setattr(webhooks, "_known", {})
+    monkeypatch.setenv("TEST_WEBHOOK_SECRET", value)
+
+    answer = post(world, b"{}")
+
+    assert answer.status_code == 503
+    assert cure in caplog.text
+    assert cure not in answer.content.decode()
+
+
 def test_secrets_are_looked_up_once_a_minute(world: World, pending: WorkflowRun, monkeypatch: pytest.MonkeyPatch):
     """A flood of forged requests is no flood at the store of secrets."""
     post(world, body_of(pending))
