@@ -310,7 +310,7 @@ def resolve_effect(
     by: Any = None,
     reason: str,
     row_version: int,
-    receipt: Mapping[str, JSON] | None = None,
+    receipt: Mapping[str, JSON] | JSON = None,
 ) -> SideEffect:
     """Say what happened with an effect in doubt: "happened" (with a receipt), "did_not_happen", "ask_again".
 
@@ -318,9 +318,11 @@ def resolve_effect(
 
     Raises   NotFoundError, NotAllowed, InvalidState, TooLate (the row moved on, or a request may still arrive)
     """
-    if receipt is not None and not isinstance(receipt, Mapping):
-        raise InvalidState(f"a receipt is a mapping of names to values, not {type(receipt).__name__}")
-    given = None if receipt is None else dict(receipt)
+    given = dict(receipt) if isinstance(receipt, Mapping) else receipt
+    if not isinstance(given, dict | list | str | int | float | None):
+        raise InvalidState(
+            f"a receipt is given as JSON, as its effect would have returned it, not as {type(given).__name__}"
+        )
     return reconcile.resolve_effect(effect_id, verdict, by=by, reason=reason, row_version=row_version, receipt=given)
 
 

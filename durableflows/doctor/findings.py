@@ -131,7 +131,10 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     ),
     "not-undone": (
         Severity.ATTENTION,
-        "Undo it by hand, or cure the reason and `manage.py durableflows compensate RUN --reason WHY`.",
+        (
+            "Undo it by hand, and say so: `manage.py durableflows resolve EFFECT --verdict undone ...`. Or cure the "
+            "reason and `manage.py durableflows compensate RUN --reason WHY`."
+        ),
     ),
     "unanswerable": (
         Severity.ATTENTION,

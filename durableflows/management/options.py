@@ -83,11 +83,11 @@ def field(text: str) -> tuple[str, Any]:
         raise ArgumentTypeError(f"{name}: this is not JSON, and text needs quotes, name='\"Ada\"': {error}") from None
 
 
-def receipt(text: str) -> dict[str, Any]:
-    """A JSON object that is not empty."""
+def receipt(text: str) -> Any:
+    """Any JSON that says something: an effect's receipt is mostly an object, and may be a text."""
     value = json_value(text)
-    if not isinstance(value, dict) or not value:
-        raise ArgumentTypeError('the receipt must be a JSON object, such as {"id": "re_17"}')
+    if value in (None, "", [], {}):
+        raise ArgumentTypeError('a receipt says something, as the effect would give it: {"id": "re_17"}, or "re_17"')
     return value
 
 

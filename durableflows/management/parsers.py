@@ -63,11 +63,21 @@ def _add_writers(verb: Verb) -> None:
     signal.add_argument("--key", default="", help="the same key again is dropped")
     signal.add_argument("--by", default="", help="username: acts with this person's rights, in this person's name")
     resolve.add_argument("effect", help="the effect's id, as `show` prints it")
-    resolve.add_argument("--verdict", required=True, choices=VERDICTS)
+    resolve.add_argument(
+        "--verdict",
+        required=True,
+        choices=VERDICTS,
+        help="happened: with --receipt; did_not_happen: it may be sent again, under a new key; ask_again: the lookup; "
+        "seen: what contradicts it was looked at; undone: by hand, what the engine could not undo",
+    )
     resolve.add_argument(
         "--row-version", required=True, type=options.count, help="as `show` printed it: what you decided on"
     )
-    resolve.add_argument("--receipt", type=options.receipt, help='what the provider says, as JSON: {"id": "re_17"}')
+    resolve.add_argument(
+        "--receipt",
+        type=options.receipt,
+        help='for happened: what the effect would have returned, as JSON: {"id": "re_17"}',
+    )
     migrate = verb("migrate", "let a run, or all of a workflow that can, go on under a newer version")
     migrate.add_argument("run", nargs="?", default="", help="the run's id, or its business key")
     migrate.add_argument("--workflow", default="", help="all of its live runs that declared migrations lead further")

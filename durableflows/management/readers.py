@@ -16,7 +16,7 @@ from durableflows.transactions import database
 ROWS_SHOWN = 200
 RUN_COLUMNS = ("id", "workflow", "version", "state", "key", "owner", "created_at", "ended_at")
 STEP_COLUMNS = ("step", "item", "visit", "state", "attempts", "wake_at", "must_end_by", "why")
-EFFECT_COLUMNS = ("id", "effect", "issue", "state", "row_version", "in_doubt_since", "reason", "contradiction")
+EFFECT_COLUMNS = ("id", "effect", "issue", "state", "row_version", "in_doubt_since", "reason", "contradiction", "key")
 CHILD_COLUMNS = ("id", "workflow", "version", "state", "created_at", "ended_at")
 REQUEST_COLUMNS = ("id", "title", "state", "permission", "expires_at", "closed_reason")
 EVENT_COLUMNS = ("sequence", "at", "kind", "actor")

@@ -12,7 +12,8 @@ from durableflows.core.payload import redact
 from durableflows.explain_words import plain
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 
-CELL_LIMIT = 60
+CELL_LIMIT = 67
+"""As long as an effect's key: one that is cut short cannot be looked for at the provider."""
 REFUSALS_LISTED = 500
 Row = dict[str, object]
 

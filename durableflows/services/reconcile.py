@@ -171,7 +171,7 @@ def _is_lost(run: WorkflowRun, row: SideEffect, known: Collection[tuple[str, int
 
 
 def resolve_effect(
-    effect_id: UUID | str, verdict: str, *, by: Any, reason: str, row_version: int, receipt: dict[str, JSON] | None
+    effect_id: UUID | str, verdict: str, *, by: Any, reason: str, row_version: int, receipt: JSON
 ) -> SideEffect:
     """Record a person's verdict on an effect in doubt, bound to the version of the row that was shown.
 
@@ -212,7 +212,7 @@ def _resolve(
     actor_name: str,
     reason: str,
     row_version: int,
-    receipt: dict[str, JSON] | None,
+    receipt: JSON,
 ) -> SideEffect:
     run, step, row = lock_run(run_id), lock_step(step_id), lock_effect(effect_id)
     now = clock.now()
@@ -261,9 +261,12 @@ def _see(run: WorkflowRun, step: StepRun, row: SideEffect, actor_name: str, reas
     return row
 
 
-def _happened(run: WorkflowRun, row: SideEffect, receipt: dict[str, JSON] | None, now: datetime) -> None:
-    if not receipt:
-        raise InvalidState("saying that it happened needs the receipt, or the provider's reference in its place")
+def _happened(run: WorkflowRun, row: SideEffect, receipt: JSON, now: datetime) -> None:
+    if receipt in (None, "", [], {}):
+        raise InvalidState(
+            "saying that it happened needs the receipt as the effect would have returned it, or the provider's "
+            'reference in its place: receipt={"id": …}, on the command line --receipt'
+        )
     given = storable(receipt)
     canonical(given)
     effect = declared(run, row)

@@ -305,7 +305,8 @@ def test_an_absent_database_is_a_message(world: World, monkeypatch: pytest.Monke
         ["resolve", NOWHERE, "--verdict", "maybe", "--reason", "x", "--row-version", "1"],
         ["resolve", NOWHERE, "--verdict", "happened", "--reason", "x", "--row-version", "-1"],
         ["resolve", NOWHERE, "--verdict", "happened", "--reason", "x", "--row-version", "1", "--receipt", "{"],
-        ["resolve", NOWHERE, "--verdict", "happened", "--reason", "x", "--row-version", "1", "--receipt", "[1]"],
+        ["resolve", NOWHERE, "--verdict", "happened", "--reason", "x", "--row-version", "1", "--receipt", "{}"],
+        ["resolve", NOWHERE, "--verdict", "happened", "--reason", "x", "--row-version", "1", "--receipt", '""'],
         ["resolve", NOWHERE, "--verdict", "happened", "--reason", "x", "--row-version", "1", "--receipt", '{"a": NaN}'],
     ],
 )
