@@ -13,7 +13,7 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
-from durableflows import checks_celery, checks_effects, classifiers
+from durableflows import checks_celery, checks_effects, classifiers, watching
 from durableflows.conf import problems
 from durableflows.tenants import load
 
@@ -27,7 +27,7 @@ def register() -> None:
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database does not exist. E004: nor TENANTS_OF.
 
-    E005: nor ARTIFACT_STORAGE. E006: nor SECRETS. E008: nor one of CLASSIFIERS.
+    E005: nor ARTIFACT_STORAGE. E006: nor SECRETS. E008: nor one of CLASSIFIERS. W016: nor one of WATCHERS.
     """
     given = getattr(django_settings, "DURABLEFLOWS", {})
     found: list[checks.CheckMessage] = [
@@ -43,7 +43,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
             )
         )
     found += [*_tenants(given.get("TENANTS_OF", "")), *_references(given)]
-    return [*found, *_classifiers(given.get("CLASSIFIERS", ()))]
+    return [*found, *_classifiers(given.get("CLASSIFIERS", ())), *_watchers(given.get("WATCHERS", ()))]
 
 
 def _references(given: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
@@ -67,10 +67,28 @@ def _references(given: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
             )
 
 
+def _texts(paths: object) -> list[str]:
+    """Those that are paths; what is none is E001."""
+    return [path for path in paths if isinstance(path, str) and path] if isinstance(paths, list | tuple) else []
+
+
+def _watchers(paths: object) -> Iterator[checks.CheckMessage]:
+    """W016: who follows runs cannot be loaded, because its library is missing, say. Runs go on without it."""
+    for path in _texts(paths):
+        try:
+            watching.load(path)
+        except Exception as error:  # noqa: BLE001 - importing the project's module can fail in any way
+            hint = "Install its library (`durableflows[opentelemetry]`, `durableflows[sentry]`), or take it out."
+            yield checks.Warning(
+                f"DURABLEFLOWS names WATCHERS {path!r}, which cannot be used ({type(error).__name__}: {error})",
+                hint=hint,
+                id="durableflows.W016",
+            )
+
+
 def _classifiers(paths: object) -> Iterator[checks.CheckMessage]:
     """E008: what says what exceptions mean cannot be called with one."""
-    given = [path for path in paths if isinstance(path, str) and path] if isinstance(paths, list | tuple) else []
-    for path in given:
+    for path in _texts(paths):
         try:
             inspect.signature(classifiers.load(path)).bind(ValueError())
         except Exception as error:  # noqa: BLE001 - importing the project's module can fail in any way

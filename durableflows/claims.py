@@ -23,6 +23,7 @@ from durableflows import (
     progress,
     providers,
     undoing,
+    watching,
 )
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
@@ -266,6 +267,9 @@ def _take(
     )
     insert(attempt, database())
     run.attempts_count += 1
+    if not run.trace_context and (root := watching.root(run)):  # begun before anybody traced
+        run.store("trace_context")
+        watching.keep(root)
     facts: dict[str, JSON] = {"step": step.name, "visit": step.visit, "attempt": step.attempts, "worker": worker_name()}
     journal.record(run, "step.claimed", at=now, step=step, data=facts)
     progress.conclude_claim(run, now)
@@ -275,7 +279,15 @@ def _take(
 def _claimed(run: WorkflowRun, step: StepRun, attempt: StepAttempt, *, had_sends: bool) -> Claim:
     assert step.lease_token is not None
     assert step.must_end_by is not None
-    return view(run, step, step.lease_token, attempt.pk, must_end_by=step.must_end_by, had_sends=had_sends)
+    return view(
+        run,
+        step,
+        step.lease_token,
+        attempt.pk,
+        must_end_by=step.must_end_by,
+        had_sends=had_sends,
+        at=attempt.started_at,
+    )
 
 
 def view(
@@ -286,6 +298,7 @@ def view(
     *,
     must_end_by: datetime | None = None,
     had_sends: bool = False,
+    at: datetime | None = None,
 ) -> Claim:
     """The run as a step's context reads it. Without a token nothing can be reserved or settled with it."""
     ends_by = run.ends_by(of_cleanup=step.of_cleanup)
@@ -314,6 +327,8 @@ def view(
         had_sends=had_sends,
         input=step.input,
         is_item=step.gather_id is not None,
+        claimed_at=at or step.created_at,
+        trace_context=run.trace_context,
     )
 
 

@@ -76,6 +76,8 @@ class Settings:
     CLASSIFIERS: Sequence[str] = ()
     """Callables(error) that say by one of our exceptions what an exception of a step or effect means, or None. Asked in
     this order, before the engine's own table."""
+    WATCHERS: Sequence[str] = ()
+    """Classes that follow runs from outside (`durableflows.watching.Watcher`). Empty: nothing of them is imported."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
     """Key id -> secret for the seals on state; the first one seals, all of them verify. Empty: from SECRET_KEY, and
     SECRET_KEY_FALLBACKS verify."""

@@ -25,6 +25,7 @@ from durableflows import (
     secrets,
     selectors,
     wall_time,
+    watching,
 )
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
@@ -174,7 +175,9 @@ class RunContext(Run[WorkflowState]):
         call_id = model_calls.hold(self._claim.lease, model, estimate_usd)
         failed = True
         try:
-            yield call
+            with watching.call(None, watching.Call("model", model)) as watched:
+                yield call
+                watched.cost_usd = None if call.cost_usd is None else float(call.cost_usd)
             failed = False
         finally:
             settle = patiently(model_calls.settle, give_up_after_seconds=KEPT_FOR_SETTLING_SECONDS)
@@ -207,9 +210,13 @@ class RunContext(Run[WorkflowState]):
 
     def _act(self, effect: EffectDefinition[R], name: str, reserved: Reserved) -> R:
         cross(Boundary.EFFECT_AFTER_RESERVE)
-        answer, value, error = _call(effect, reserved)
-        cross(Boundary.EFFECT_AFTER_ANSWER)
-        state = self._record(reserved, answer)
+        with watching.call(None, _watched(effect, reserved)) as watched:
+            answer, value, error = _call(effect, reserved)
+            watched.end()
+            cross(Boundary.EFFECT_AFTER_ANSWER)
+            state = self._record(reserved, answer)
+            watched.answer, watched.receipt, watched.state = str(answer.kind), answer.receipt, str(state)
+            watched.error_class = answer.error.error_class if answer.error is not None else ""
         cross(Boundary.EFFECT_AFTER_RECEIPT)
         if error is not None and not isinstance(error, Exception):
             raise error  # SystemExit and the like: recorded as unknown, then obeyed
@@ -244,6 +251,21 @@ class RunContext(Run[WorkflowState]):
         record = patiently(ledger_answers.record, give_up_after_seconds=left_seconds)
         lease = self._claim.lease
         return record(lease.run_id, lease.step_id, reserved.effect_id, reserved.send_id, answer)
+
+
+def _watched(effect: EffectDefinition[R], reserved: Reserved) -> watching.Call:
+    call = reserved.call
+    return watching.Call(
+        "send",
+        effect.name,
+        provider=effect.provider,
+        operation=call.operation,
+        key=call.key,
+        number=call.send,
+        version=effect.version,
+        timeout_seconds=call.timeout_seconds,
+        request_digest=reserved.request_digest,
+    )
 
 
 def _unsettled(name: str, reserved: Unsettled) -> Outcome:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from durableflows import signals
+from durableflows import signals, watching
 from durableflows.core import log_lines
 from durableflows.core.payload import JSON, redact, sha256, storable
 from durableflows.models import RunEvent, StepRun, WorkflowRun
@@ -114,5 +114,6 @@ def digest_of(event: RunEvent) -> str:
 
 
 def _tell(run_id: UUID, kind: str, data: dict[str, JSON], at: datetime, actor_name: str) -> None:
-    logger.info("%s run=%s %s", kind, run_id, data)
+    logger.info("%s run=%s %s", kind, run_id, data, extra={"run": str(run_id), "event": kind})
     signals.run_event.send_robust(sender=RunEvent, run_id=run_id, kind=kind, data=data, at=at, actor_name=actor_name)
+    watching.told(watching.Fact(run_id, kind, data, at))

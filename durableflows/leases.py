@@ -48,8 +48,10 @@ class Claim:
     subject: str
     manifest: dict[str, JSON]
     had_sends: bool
+    claimed_at: datetime
     input: dict[str, JSON] = field(default_factory=dict)
     is_item: bool = False
+    trace_context: dict[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

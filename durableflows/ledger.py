@@ -35,6 +35,7 @@ class Reserved:
     send_id: UUID
     call: EffectCall
     arguments: dict[str, JSON]
+    request_digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +284,8 @@ def _dispatch(
     facts: dict[str, JSON] = {"effect": row.effect, "operation": row.operation, "key": row.key, "send": row.send_count}
     journal.record(run, "effect.dispatched", at=now, step=step, data=facts)
     run.store("tool_calls_count", *journal.FIELDS)
-    return Reserved(row.pk, send.pk, call_of(row, lease.step, effect.timeout_seconds, send_by), row.arguments)
+    call = call_of(row, lease.step, effect.timeout_seconds, send_by)
+    return Reserved(row.pk, send.pk, call, row.arguments, row.request_digest)
 
 
 def call_of(row: SideEffect, step: str, timeout_seconds: float, send_by: float) -> EffectCall:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, journal, ledger, ledger_answers, ledger_undo, providers, wall_time
+from durableflows import clock, journal, ledger, ledger_answers, ledger_undo, providers, wall_time, watching
+from durableflows.at_work import About, working_on
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import registry
@@ -42,6 +43,8 @@ class Ticket:
     send_id: UUID
     token: UUID
     seen_version: int
+    number: int
+    asked_at: datetime
     call: EffectCall
     arguments: dict[str, JSON]
 
@@ -68,10 +71,15 @@ def look_up(effect_id: UUID) -> UUID | None:
     place = SideEffect.objects.using(database()).filter(pk=effect_id).values_list("run_id", "step_id", "effect").first()
     if place is None:
         return None
-    run = WorkflowRun.objects.using(database()).filter(pk=place[0]).values_list("workflow", "version").first()
+    run = (
+        WorkflowRun.objects.using(database())
+        .filter(pk=place[0])
+        .values_list("workflow", "version", "trace_context")
+        .first()
+    )
     assert run is not None
     try:
-        effect = registry.get(*run).effects[place[2]]
+        effect = registry.get(*run[:2]).effects[place[2]]
     except (InvalidDefinition, KeyError):
         return None  # another worker knows it; the sweep sends the question again
     if effect.lookup is None:
@@ -79,11 +87,32 @@ def look_up(effect_id: UUID) -> UUID | None:
     ticket = begin(place[0], place[1], effect_id, effect)
     if ticket is None:
         return None
-    heard = ask(effect, ticket)
-    cross(Boundary.LOOKUP_BEFORE_COMMIT)
-    end(ticket, heard)
-    cross(Boundary.LOOKUP_AFTER_COMMIT)
+    about = watching.Asked(ticket.run_id, ticket.step_id, run[0], ticket.call.step, run[2], ticket.asked_at)
+    with (
+        working_on(About(str(ticket.run_id), run[0], ticket.call.step)),
+        watching.call(about, _watched(effect, ticket)) as call,
+    ):
+        heard = ask(effect, ticket)
+        call.end()
+        cross(Boundary.LOOKUP_BEFORE_COMMIT)
+        call.answer, call.receipt = heard.kind, heard.receipt
+        call.state = str(end(ticket, heard))
+        cross(Boundary.LOOKUP_AFTER_COMMIT)
     return ticket.step_id
+
+
+def _watched(effect: EffectDefinition[object], ticket: "Ticket") -> watching.Call:
+    call = ticket.call
+    return watching.Call(
+        "lookup",
+        effect.name,
+        provider=effect.provider,
+        operation=call.operation,
+        key=call.key,
+        number=ticket.number,
+        version=effect.version,
+        timeout_seconds=effect.timeout_seconds,
+    )
 
 
 @transact_durably
@@ -106,7 +135,8 @@ def begin(run_id: UUID, step_id: UUID, effect_id: UUID, effect: EffectDefinition
     )
     insert(send, database())
     call = ledger.lookup_call(row, effect.timeout_seconds, time.monotonic())
-    return Ticket(run_id, step_id, row.pk, send.pk, row.lookup_token, row.row_version, call, row.arguments)
+    token, version, number = row.lookup_token, row.row_version, row.lookup_count
+    return Ticket(run_id, step_id, row.pk, send.pk, token, version, number, now, call, row.arguments)
 
 
 def _is_due(row: SideEffect, now: datetime) -> bool:

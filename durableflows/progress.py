@@ -10,7 +10,18 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from durableflows import arrivals, dispatch, endings, integrity, journal, model_calls, questions, undoing, visits
+from durableflows import (
+    arrivals,
+    dispatch,
+    endings,
+    integrity,
+    journal,
+    model_calls,
+    questions,
+    undoing,
+    visits,
+    watching,
+)
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
@@ -323,6 +334,7 @@ def _close_attempt(run: WorkflowRun, step: StepRun, decision: Decision, now: dat
     if step.state == StepState.RUNNING and decision.verb is not None:
         model_calls.lose(run, step, now)
         error = decision.error or ErrorInfo("", "", "")
+        trace_id, span_id = watching.ids_of(step.lease_token)
         ended = {
             "ended_at": now,
             "outcome": decision.outcome[:40],
@@ -330,6 +342,8 @@ def _close_attempt(run: WorkflowRun, step: StepRun, decision: Decision, now: dat
             "error_code": error.code,
             "error_text": error.text or (decision.reason if decision.lost_worker else ""),
             "delay_seconds": decision.delay_seconds,
+            "trace_id": trace_id,
+            "span_id": span_id,
         }
         update(StepAttempt, database(), ended, {"step": step, "number": step.attempts})
     return step.attempts

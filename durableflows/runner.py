@@ -14,7 +14,7 @@ from uuid import UUID
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError
 
-from durableflows import candidates, claims, classifiers, clock, decisions, integrity, ledger_facts
+from durableflows import candidates, claims, classifiers, clock, decisions, integrity, ledger_facts, watching
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.context import RunContext
@@ -22,6 +22,7 @@ from durableflows.core import edits, log_lines, registry
 from durableflows.core import state as states
 from durableflows.core.approval import ApprovalSpec, amount_among
 from durableflows.core.classify import describe, failure_of
+from durableflows.core.decide import Decision
 from durableflows.core.definition import StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.directives import Succeed
 from durableflows.core.outcomes import (
@@ -75,13 +76,14 @@ def run_step(run_id: UUID, step_id: UUID, *, task_id: str = "") -> bool:
     definition = registry.get(claim.lease.workflow, claim.lease.version)
     step = definition.step(claim.lease.step)
     settle_by = began + step.timeout_seconds
-    try:
-        if step.atomic:
-            _perform_and_settle(claim, definition, step, settle_by)
-        else:
-            _settle(claim, step, perform(claim, definition, step), settle_by)
-    except LeaseLost as lost:
-        logger.warning("run %s: %s", run_id, lost)
+    with watching.attempt(claim, step):
+        try:
+            if step.atomic:
+                _perform_and_settle(claim, definition, step, settle_by)
+            else:
+                _settle(claim, step, perform(claim, definition, step), settle_by)
+        except LeaseLost as lost:
+            logger.warning("run %s: %s", run_id, lost)
     return True
 
 
@@ -101,6 +103,7 @@ def perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) 
 
 
 def _failed(claim: Claim, step: StepDefinition, error: Exception) -> Failed:
+    watching.raised(error)
     if isinstance(error, SoftTimeLimitExceeded):
         text = f"{step.name} did not end within {step.timeout_seconds:g} s"
         logger.warning("run %s: %s", claim.lease.run_id, text, exc_info=error)
@@ -232,10 +235,12 @@ def _perform_and_settle(claim: Claim, definition: WorkflowDefinition, step: Step
         limit_waits()
         for text in outcome.notes:
             note(claim.lease, text)
-        claims.settle(claim.lease, outcome, rng=_random, base=claim.data)
+        settled.append((outcome, claims.settle(claim.lease, outcome, rng=_random, base=claim.data)))
 
+    settled: list[tuple[Outcome, Decision]] = []
     try:
         together()
+        watching.settled(*settled[-1])
     except _NotDone as failed:
         _settle(claim, step, failed.outcome, settle_by)
     except Exception as error:  # noqa: BLE001 - refused at the commit, or deadlocked too often: nothing of it remains
@@ -254,11 +259,12 @@ def _settle(claim: Claim, step: StepDefinition, outcome: Outcome, settle_by: flo
     left_seconds = max(settle_by - time.monotonic(), settings().LEASE_MARGIN_SECONDS)
     settle = patiently(claims.settle, give_up_after_seconds=left_seconds)
     try:
-        settle(claim.lease, outcome, rng=_random, base=claim.data)
+        watching.settled(outcome, settle(claim.lease, outcome, rng=_random, base=claim.data))
     except (OperationalError, InterfaceError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it was, the attempt must end
-        settle(claim.lease, _unsettled(claim, step, error), rng=_random)
+        unsettled = _unsettled(claim, step, error)
+        watching.settled(unsettled, settle(claim.lease, unsettled, rng=_random))
 
 
 def _unsettled(claim: Claim, step: StepDefinition, error: Exception) -> Outcome:

@@ -128,6 +128,7 @@ def _unit(name: str) -> str:
         "PROVIDERS": "dict of dicts",
         "_TOKEN": "text",
         "CLASSIFIERS": "list of dotted paths",
+        "WATCHERS": "list of dotted paths",
     }
     return next(unit for end, unit in units.items() if name.endswith(end))
 

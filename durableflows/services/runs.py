@@ -8,7 +8,7 @@ from uuid import UUID
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Model
 
-from durableflows import clock, endings, integrity, journal, pinned, progress
+from durableflows import clock, endings, integrity, journal, pinned, progress, watching
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import budget, ending, free_text, registry, undo
@@ -83,8 +83,10 @@ def _start(
     now = clock.now()
     run = _new_run(definition, digest, now, key=key, by=by, tenant=tenant, subject=subject, labels=labels)
     integrity.seal(run, data, 0)
+    root = watching.root(run)
     if not _insert(run):
         return WorkflowRun.objects.using(database()).get(tenant=tenant, business_key=key)
+    watching.keep(root)
     pinned.keep(definition.pins, now)
     facts: dict[str, JSON] = {"workflow": run.workflow, "version": run.version, "key": key, "request": digest}
     journal.record(run, "run.started", at=now, actor_name=run.owner_name, data=facts)
@@ -146,7 +148,9 @@ def start_child(
     run.parent, run.parent_step = parent, step
     run.deadline_at = min(run.deadline_at, parent.ends_by(of_cleanup=step.of_cleanup))
     integrity.seal(run, data, 0)
+    root = watching.root(run, step)
     run.save(using=database(), force_insert=True)
+    watching.keep(root)
     pinned.keep(definition.pins, now)
     facts: dict[str, JSON] = {"workflow": run.workflow, "version": run.version, "parent": str(parent.pk)}
     journal.record(run, "run.started", at=now, actor_name=run.owner_name, data={**facts, "request": digest})

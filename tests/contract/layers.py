@@ -67,7 +67,10 @@ PURE = (
 )
 
 # What the project and the process say: settings, time, places where we can die.
-SURROUNDINGS = ("conf", "signals", "boundaries", "clock", "wall_time", "fields", "tenants", "classifiers")
+SURROUNDINGS = (
+    *("conf", "signals", "boundaries", "clock", "wall_time", "fields", "tenants", "classifiers"),
+    *("at_work", "logs"),
+)
 
 ROWS = (
     "models.compiled",
@@ -92,6 +95,7 @@ ROWS = (
 WRITERS = (
     "transactions",
     "leases",
+    "watching",
     "rights",
     "candidates",
     "votes",

@@ -164,9 +164,9 @@ GUARDS = (
         "receipt and settlement are two commits",
         "P4, rule 8",
         "context.py",
-        "        state = self._record(reserved, answer)\n",
-        "        ledger_answers.LATER.append((reserved, answer))\n"
-        "        state = EffectState.CONFIRMED if answer.kind is AnswerKind.RECEIPT else EffectState.UNKNOWN\n",
+        "            state = self._record(reserved, answer)\n",
+        "            ledger_answers.LATER.append((reserved, answer))\n"
+        "            state = EffectState.CONFIRMED if answer.kind is AnswerKind.RECEIPT else EffectState.UNKNOWN\n",
         FENCED + "test_a_worker_that_is_paused_inside_the_call_brings_its_receipt_and_writes_nothing_else",
         more=(
             Change("ledger_answers.py", "FOLDED_FIELDS = (", "LATER = []\nFOLDED_FIELDS = ("),
