@@ -1,20 +1,17 @@
 """Pages over many requests: several are answered at once, and tables for auditors. See `bulk` and `exports`."""
 
-from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from durableflows import exports
 from durableflows.admin import bulk
 from durableflows.admin.frame import guarded
 from durableflows.admin.readonly import ReadOnly
-from durableflows.core import cells
-from durableflows.errors import NotAllowed
+from durableflows.reading import tables
 from durableflows.reading.looking import refuse_unstorable
 from durableflows.reading.looks import note_look
 from durableflows.reading.standing import now_of
@@ -76,41 +73,18 @@ class ManyRequests(ReadOnly):
 
     def tables(self, request: HttpRequest) -> list[tuple[str, str]]:
         """The tables that the person may take along, with the filters of this list; none without the right."""
-        if not exports.may_export(request.user):
-            return []
-        query, page = request.GET.urlencode(), "admin:durableflows_approvalrequest_export"
-        site = self.admin_site.name
-        return [(name, f"{reverse(page, args=[name], current_app=site)}?{query}") for name in exports.TABLES]
+        page = "admin:durableflows_approvalrequest_export"
+        return tables.links(request, page, f"?{request.GET.urlencode()}", site=self.admin_site.name)
 
     def export_view(self, request: HttpRequest, what: str) -> HttpResponseBase:
         """Send a table of what the list shows: the same filters and search, all pages of it."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(("GET", "HEAD"))
-        if what not in exports.TABLES:
-            raise Http404("there is no such table")
         if not self.has_view_permission(request):
             raise PermissionDenied
         refuse_unstorable(request.GET.lists())
         among = self.get_changelist_instance(request).get_queryset(request)
-        try:
-            found = exports.lines(exports.Wanted(what, by=request.user, among=among))
-        except NotAllowed as error:
-            raise PermissionDenied(str(error)) from error
-        return as_file(found, what, now_of(request))
-
-
-def as_file(lines: Any, what: str, now: datetime) -> StreamingHttpResponse:
-    """The lines of a table as a file to keep, with the mark that spreadsheets know UTF-8 by."""
-    response = StreamingHttpResponse(_marked(lines), content_type="text/csv; charset=utf-8")
-    response.headers["Content-Disposition"] = f'attachment; filename="{what}-{now:%Y-%m-%d}.csv"'
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
-def _marked(lines: Any) -> Any:
-    yield cells.MARK
-    yield from lines
+        return tables.as_file(request, what, among)
 
 
 def _summary(done: list[bulk.Done]) -> str:

@@ -132,8 +132,12 @@ def page(request: HttpRequest, choice: Chosen) -> Window:
     if choice.problem:
         return Window([], "", "")
     order = choice.sort or ("soonest" if choice.show in SOONEST else "newest")
-    found = _searched(_chosen(request, choice), choice)
-    return window(_light(found), order, after=choice.after, before=choice.before)
+    return window(_light(found(request, choice)), order, after=choice.after, before=choice.before)
+
+
+def found(request: HttpRequest, choice: Chosen) -> QuerySet[ApprovalRequest]:
+    """All requests under the choice and the search; none for what cannot be searched for."""
+    return ApprovalRequest.objects.none() if choice.problem else _searched(_chosen(request, choice), choice)
 
 
 def _chosen(request: HttpRequest, choice: Chosen) -> QuerySet[ApprovalRequest]:

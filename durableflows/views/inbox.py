@@ -2,7 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 
-from durableflows.reading import inbox
+from durableflows.reading import inbox, tables
 from durableflows.reading.standing import waiting_count, waiting_words
 from durableflows.views.doors import Door
 
@@ -20,6 +20,7 @@ class Inbox(Door):
             "sorts": inbox.SORTS,
             "workflows": inbox.workflows(),
             "said": waiting_words(waiting_count(request)),
+            "exports": tables.links(request, "durableflows:export", choice.address()),
             "nothing": inbox.NOTHING[choice.show],
             "earlier": choice.address(before=window.earlier) if window.earlier else "",
             "later": choice.address(after=window.later) if window.later else "",

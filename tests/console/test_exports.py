@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.test import override_settings
+from django.test import Client, override_settings
 
 from durableflows import api, exports
 from durableflows.errors import InvalidState, NotAllowed
@@ -207,3 +207,28 @@ def test_the_page_opened_by_an_auditor_without_the_right_to_answer(
 
     assert 'name="verdict"' not in page
     assert "Who has looked (1)" in page
+
+
+def test_the_inbox_hands_out_the_same(ask: Ask, manager: User, auditor: User, browse: Browse) -> None:
+    done, _open = ask("Ada"), ask("Zoe")
+    answer(browse(manager), done)
+    client, address = browse(auditor), "/durableflows/inbox/export/{}.csv"
+
+    assert address.format("looks") + "?show=all" in text(client.get("/durableflows/inbox/", {"show": "all"}))
+    (row,) = table(client.get(address.format("decisions"), {"show": "all"}))
+    assert (row["decided_by"], row["verdict"]) == ("manager", "approve")
+    assert [one["title"] for one in table(client.get(address.format("requests"), {"q": "Zoe"}))] == ["Bonus for Zoe"]
+    assert table(client.get(address.format("requests"), {"show": "all", "q": "a\x00b"})) == []
+
+
+def test_the_inbox_hands_out_nothing_without_the_right(
+    asked: ApprovalRequest, manager: User, auditor: User, browse: Browse, client: Client
+) -> None:
+    """R25."""
+    address = "/durableflows/inbox/export/decisions.csv"
+
+    assert browse(manager).get(address).status_code == 403
+    assert "export/" not in text(browse(manager).get("/durableflows/inbox/"))
+    assert client.get(address)["Location"].startswith("/login/")
+    assert browse(auditor).get(address.replace("decisions", "secrets")).status_code == 404
+    assert browse(auditor).post(address).status_code == 405

@@ -161,6 +161,13 @@ class Admin(Web):
         return judge_page(response, after="/decided/")
 
 
+class Inbox(Admin):
+    """The decision page of the inbox."""
+
+    def address(self, asked: ApprovalRequest) -> str:
+        return reverse("durableflows:decision", args=[asked.pk])
+
+
 class Several(Web):
     """The admin's page that answers several at once, with one row."""
 
@@ -200,7 +207,12 @@ def words_of(response: Response) -> str:
     return unescape(response.content.decode())
 
 
-DOORS: Mapping[str, type[Visit]] = {"api": Api, "admin page": Admin, "admin, several at once": Several}
+DOORS: Mapping[str, type[Visit]] = {
+    "api": Api,
+    "admin page": Admin,
+    "admin, several at once": Several,
+    "inbox page": Inbox,
+}
 """By name. See the module's text."""
 WEB: Mapping[str, type[Web]] = {name: door for name, door in DOORS.items() if issubclass(door, Web)}
 """Those with pages."""
