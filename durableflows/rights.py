@@ -21,6 +21,8 @@ from durableflows.models import ApprovalRequest, RunEvent
 from durableflows.tenants import tenants_of
 from durableflows.transactions import database
 
+_KEPT = "_durableflows_standing"
+
 
 @dataclass(frozen=True, slots=True)
 class Right:
@@ -132,6 +134,16 @@ class Standing:
         if in_the_way or self.rights(request, by):
             return in_the_way
         return f"{self.person} may not answer this: {needed(by)}"
+
+
+def shown_to(person: Any, now: datetime | None = None) -> Standing:
+    """A person's standing for pages: kept with the account, as Django keeps permissions. Who decides is asked anew."""
+    kept = getattr(person, _KEPT, None)
+    if isinstance(kept, Standing):
+        return kept
+    standing = Standing(person, now)
+    setattr(person, _KEPT, standing)
+    return standing
 
 
 def kept_out(request: ApprovalRequest, now: datetime) -> frozenset[Any]:

@@ -15,7 +15,7 @@ from durableflows.core.approvers import GROUP, PERSON
 from durableflows.core.states import ApprovalState
 from durableflows.errors import InvalidState, NotFoundError
 from durableflows.models import Addressee, ApprovalDecision, ApprovalRequest, WorkflowRun
-from durableflows.rights import Standing
+from durableflows.rights import Standing, shown_to
 from durableflows.tenants import acts_in, tenants_of
 from durableflows.transactions import database
 
@@ -136,7 +136,7 @@ def refusal(request: ApprovalRequest, person: Person | Standing) -> str:
 
     person   for a list of requests a `Standing`: it asks once for all of them
     """
-    standing = person if isinstance(person, Standing) else Standing(person)
+    standing = person if isinstance(person, Standing) else shown_to(person)
     return standing.refusal(request)
 
 
@@ -153,7 +153,7 @@ def requests_for(person: Person, *, now: datetime | None = None) -> QuerySet[App
     if person.has_perm(OPERATE) or person.has_perm(VIEW_REQUESTS):
         return requests if tenants is None else requests.filter(within | own)
     answered = ApprovalDecision.objects.using(database()).filter(actor_id=person.pk).values("request_id")
-    theirs = asked_of(Standing(person, now)) | Q(pk__in=answered)
+    theirs = asked_of(shown_to(person, now)) | Q(pk__in=answered)
     return requests.filter(own | (within & theirs))
 
 
@@ -162,7 +162,7 @@ def waiting_for(person: Person, *, now: datetime) -> QuerySet[ApprovalRequest]:
     requests = ApprovalRequest.objects.using(database()).select_related("run")
     if person.pk is None:
         return requests.none()
-    standing = Standing(person, now)
+    standing = shown_to(person, now)
     open_ones = of_tenants(requests, person, "tenant").filter(state=ApprovalState.OPEN, expires_at__gt=now)
     open_ones = open_ones.filter(asked_of(standing, is_open=True))
     givers = [giver.person.pk for giver in standing.givers]

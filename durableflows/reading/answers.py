@@ -20,7 +20,7 @@ from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.explain_words import full_stop
 from durableflows.models import ApprovalRequest
 from durableflows.reading.who import asked_later, asked_now, names_of
-from durableflows.rights import Standing
+from durableflows.rights import Standing, shown_to
 from durableflows.selectors import refusal
 from durableflows.services.requests import differences
 
@@ -108,7 +108,7 @@ def why_not(asked: ApprovalRequest, person: Any, now: datetime) -> str:
     run = asked.run
     if run.ended_at is not None or run.ending_reason or now >= run.deadline_at:
         return f"The run is {run.word}: there is nothing left to decide."
-    reason = refusal(asked, person if isinstance(person, Standing) else Standing(person, now))
+    reason = refusal(asked, person if isinstance(person, Standing) else shown_to(person, now))
     return full_stop(f"{reason[:1].upper()}{reason[1:]}")
 
 
