@@ -253,6 +253,17 @@ class WorkflowDefinition:
         """Its steps, and those that undo what they did."""
         return (*self.steps.values(), *self.undo_steps.values())
 
+    @cached_property
+    def cleanup_steps(self) -> frozenset[str]:
+        """Those that a clean-up alone goes through: nothing from the start leads to one."""
+        seen, waiting = set[str](), [self.start]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting += self.steps[name].leads_to
+        return frozenset(self.steps) - seen
+
     def has_step(self, name: str) -> bool:
         """Is this one of its steps, or one that undoes what they did?"""
         return name in self.steps or name in self.undo_steps

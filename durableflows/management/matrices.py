@@ -6,12 +6,14 @@ Called by `manage.py durableflows matrix`.
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
+from durableflows.core.decide import Decision, unparked
 from durableflows.core.definition import EffectDefinition, StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.outcomes import Asked, InDoubt, Outcome, Refused, Waits
 from durableflows.core.reconcile import MAX_LOOKUPS, EffectFacts
-from durableflows.core.states import EffectState
-from durableflows.management.matrix import FIRST, IN_DOUBT, NOW, decided, losses, nexts, outcomes
+from durableflows.core.states import RUN_MOVES, STEP_MOVES, EffectState, EndingReason
+from durableflows.management.matrix import FIRST, IN_DOUBT, NOW, Telling, decided, losses, nexts, outcomes, said
 from durableflows.management.tables import Row, section, table
 
 STEP_COLUMNS = ("attempt", "tries_left", "none_left")
@@ -24,7 +26,7 @@ def as_data(workflow: WorkflowDefinition) -> dict[str, object]:
     return {
         "workflow": workflow.name,
         "version": workflow.version,
-        "steps": {step.name: of_step(step) for step in workflow.all_steps},
+        "steps": {step.name: of_step(workflow, step) for step in workflow.all_steps},
         "effects": {effect.name: of_effect(effect) for effect in _outside(workflow)},
     }
 
@@ -33,24 +35,70 @@ def as_lines(workflow: WorkflowDefinition) -> list[str]:
     """The matrix for people."""
     lines = [f"{workflow.name}, version {workflow.version}"]
     for step in workflow.all_steps:
-        lines += section(f"step {step.name}", table(of_step(step), STEP_COLUMNS))
+        lines += section(f"step {step.name}", table(of_step(workflow, step), STEP_COLUMNS))
     for effect in _outside(workflow):
         lines += section(f"effect {effect.name}", table(of_effect(effect), EFFECT_COLUMNS))
     return lines
 
 
 def _outside(workflow: WorkflowDefinition) -> list[EffectDefinition[object]]:
-    """The effects that may be in doubt: what commits with its row never is."""
-    return [effect for effect in workflow.effects.values() if not effect.transactional]
+    return [effect for effect in workflow.effects.values() if _may_be_in_doubt(effect)]
 
 
-def of_step(step: StepDefinition) -> list[Row]:
+def _may_be_in_doubt(effect: EffectDefinition[object]) -> bool:
+    """What commits with its row never is."""
+    return not effect.transactional
+
+
+def of_step(workflow: WorkflowDefinition, step: StepDefinition) -> list[Row]:
     """What becomes of the step after each way in which an attempt of it may end."""
-    first = replace(FIRST, step=step)
+    first, told = replace(FIRST, step=step), _telling(workflow, step)
     last = replace(first, attempts=step.retry.attempts)
-    rows = [(name, decided(first, one), decided(last, one)) for name, one in outcomes() if _may(step, one)]
-    lost = [(_death(when), then, then) for when, then in losses(first)[: 4 if step.effects else 2]]
+    rows = [
+        (name, decided(first, one, told=told), decided(last, one, told=told))
+        for name, one in outcomes()
+        if _may(step, one)
+    ]
+    lost = [(_death(when), then, then) for when, then in losses(first, told=told)[: _deaths(step)]]
     return [dict(zip(STEP_COLUMNS, row, strict=True)) for row in [*rows, *lost]]
+
+
+def _telling(workflow: WorkflowDefinition, step: StepDefinition) -> Telling:
+    """How a decision about this step is told: what it means for the run differs from the main path."""
+    if step.kind is StepKind.UNDO:
+        return _of_undo
+    return _of_cleanup if step.name in workflow.cleanup_steps else partial(_of_main_path, workflow)
+
+
+def _of_undo(decision: Decision) -> str:
+    """A step that undoes ends no run and parks none: what it could not undo is left, and the next undo begins."""
+    is_over = unparked(decision).end is not None
+    return "its effect is UNDO_FAILED, and the next undo begins" if is_over else said(decision)
+
+
+def _of_cleanup(decision: Decision) -> str:
+    """Nor does a step that cleans up: how the run ends is known."""
+    is_over = unparked(decision).end is not None
+    return "the clean-up ends here, and the run as it was going to" if is_over else said(decision)
+
+
+def _of_main_path(workflow: WorkflowDefinition, decision: Decision) -> str:
+    """What a failure for good begins before the run ends."""
+    if decision.end is None or decision.end.reason is not EndingReason.FAILURE or decision.verb is None:
+        return said(decision)
+    is_undone = workflow.undo_on_failure and bool(workflow.undo_steps)
+    ways = [f"step {STEP_MOVES[decision.verb][1]}"]
+    ways += ["what was done is undone"] if is_undone else []
+    ways += [f"`{workflow.on_failure}` cleans up"] if workflow.on_failure else []
+    end = RUN_MOVES["finish_compensation" if is_undone else decision.end.verb][1]
+    return ", ".join([*ways, f"run ends as {end}"])
+
+
+def _deaths(step: StepDefinition) -> int:
+    """How many of the ways to lose a worker there are: without an effect outside nothing is under way."""
+    if not any(_may_be_in_doubt(effect) for effect in step.effects):
+        return 2
+    return 4 if any(effect.accepted is not None for effect in step.effects) else 3
 
 
 def _death(when: str) -> str:
@@ -65,7 +113,7 @@ def _may(step: StepDefinition, outcome: Outcome) -> bool:
         return step.recheck is not None
     if isinstance(outcome, Waits):
         return any(effect.accepted is not None for effect in step.effects)
-    return bool(step.effects) or not isinstance(outcome, InDoubt)
+    return not isinstance(outcome, InDoubt) or any(_may_be_in_doubt(effect) for effect in step.effects)
 
 
 def of_effect(effect: EffectDefinition[object]) -> list[Row]:

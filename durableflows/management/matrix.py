@@ -3,6 +3,7 @@
 Called by `management.pages`. Reads no row and changes nothing.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -15,7 +16,6 @@ from durableflows.core.decide import (
     after_loss,
     after_overrun,
     after_step,
-    unparked,
 )
 from durableflows.core.definition import Retry, StepDefinition, StepKind
 from durableflows.core.fold import fold
@@ -49,6 +49,7 @@ from durableflows.errors import (
 from durableflows.management import library_tables
 from durableflows.management.library_tables import Table, table
 
+Telling = Callable[[Decision], str]
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 STEP = StepDefinition(name="pay", kind=StepKind.TASK, retry=Retry(attempts=3))
 FIRST = Snapshot(step=STEP, attempts=1, lost_workers=0, tries_since=NOW, is_in_doubt=False, is_accepted=False)
@@ -165,13 +166,14 @@ def failures() -> Table:
     return [(name, *(decided(view, outcome) for view in views)) for name, outcome in outcomes()]
 
 
-def decided(view: Snapshot, outcome: Outcome) -> str:
-    """What is decided when an attempt ends like this, in a few words."""
-    return _told(view, after_step(view, outcome, NOW, Random(0)))  # noqa: S311 - only shown
+def decided(view: Snapshot, outcome: Outcome, *, told: Telling | None = None) -> str:
+    """What is decided when an attempt ends like this, in a few words, or in those of `told`."""
+    return (told or said)(after_step(view, outcome, NOW, Random(0)))  # noqa: S311 - only shown
 
 
-def losses(first: Snapshot = FIRST) -> Table:
+def losses(first: Snapshot = FIRST, *, told: Telling | None = None) -> Table:
     """What becomes of a step whose worker died."""
+    say = told or said
     cases = (
         ("before anything was sent", first),
         (f"the same, for the {LOST_WORKERS_CAP}rd time", replace(first, lost_workers=LOST_WORKERS_CAP - 1)),
@@ -183,17 +185,9 @@ def losses(first: Snapshot = FIRST) -> Table:
         ("at its hard time limit, with none left", replace(first, attempts=first.step.retry.attempts)),
     )
     return [
-        *((name, _told(view, after_loss(view, "its worker died"))) for name, view in cases),
-        *((name, _told(view, after_overrun(view, NOW, Random(0)))) for name, view in ended),  # noqa: S311 - only shown
+        *((name, say(after_loss(view, "its worker died"))) for name, view in cases),
+        *((name, say(after_overrun(view, NOW, Random(0)))) for name, view in ended),  # noqa: S311 - only shown
     ]
-
-
-def _told(view: Snapshot, decision: Decision) -> str:
-    """A step that undoes ends no run and parks none: what it could not undo is left, and the next undo begins."""
-    if view.step.kind is not StepKind.UNDO:
-        return said(decision)
-    ends = unparked(decision).end is not None
-    return "its effect is UNDO_FAILED, and the next undo begins" if ends else said(decision)
 
 
 def said(decision: Decision) -> str:

@@ -28,6 +28,7 @@ from durableflows.management import matrices, matrix, plans
 from tests.integration.test_command import data, said
 from tests.support.asking import USD_500, Lower, grant
 from tests.support.flows import Provider, pay_effect, pay_workflow
+from tests.support.ledgers import Office, hire_workflow
 from tests.support.parcels import Depot, parcel_workflow
 from tests.support.rooms import Hotel, stay_workflow
 from tests.support.trips import Agency, trip_workflow
@@ -258,6 +259,46 @@ def test_a_matrix_says_what_follows_where_an_undo_fails():
     assert "step sleep_over.undo:" in said("matrix", "trip")
 
 
+def test_a_matrix_says_what_goes_before_the_end_of_a_run_that_fails():
+    """P6: what it did is undone, and then it cleans up; a run that was undone does not end as FAILED."""
+    trip_workflow(Agency(), cleanup=True)
+    stay_workflow(Hotel())
+
+    fly = {row["attempt"]: row for row in data("matrix", "trip")["steps"]["fly"]}
+    pay = {row["attempt"]: row for row in data("matrix", "stay")["steps"]["pay"]}
+
+    undone = "step FAILED_PERMANENT, what was done is undone, `tidy` cleans up, run ends as COMPENSATED"
+    assert fly["failed: permanent"]["tries_left"] == undone
+    assert pay["failed: permanent"]["none_left"] == "step FAILED_PERMANENT, `tell_desk` cleans up, run ends as FAILED"
+    assert fly["failed: limit reached"]["tries_left"] == "step CANCELLED, run ends as EXHAUSTED_BUDGET"
+    assert fly["failed: error in our code"]["tries_left"] == "run PARKED (error in our code)"
+
+
+def test_a_matrix_says_what_follows_where_a_clean_up_fails():
+    """P6: it parks no run, and how the run ends is known."""
+    stay_workflow(Hotel())
+
+    steps = data("matrix", "stay")["steps"]
+    desk = {row["attempt"]: row for row in steps["tell_desk"]}
+    later = {row["attempt"]: row for row in steps["later"]}
+
+    over = "the clean-up ends here, and the run as it was going to"
+    assert desk["failed: error in our code"]["tries_left"] == over
+    assert desk["failed: permanent"]["tries_left"] == over
+    assert later["its worker died before anything was sent, for the 3rd time"]["none_left"] == over
+    assert desk["failed: transient"]["tries_left"] == "step RETRY_SCHEDULED, after a delay"
+    assert not [row for rows in (desk, later) for row in rows.values() if "run PARKED" in row["none_left"]]
+
+
+def test_a_matrix_has_no_doubt_where_a_step_only_writes_with_its_effects():
+    hire_workflow(Office())
+
+    steps = data("matrix", "hire")["steps"]
+
+    assert not [row for rows in steps.values() for row in rows if "doubt" in row["attempt"]]
+    assert not [row for rows in steps.values() for row in rows if "RECONCILIATION" in row["none_left"]]
+
+
 def test_a_matrix_says_what_each_effect_needs_next():
     provider = Provider()
     pay_workflow(provider, pay_effect(provider, with_lookup=False))
@@ -278,7 +319,7 @@ def test_every_row_of_a_matrix_stands_in_the_general_one():
     general = {name for name, *_ in matrix.failures()}
 
     workflow = parcel_workflow(Depot()).definition
-    own = {str(row["attempt"]) for one in workflow.steps.values() for row in matrices.of_step(one)}
+    own = {str(row["attempt"]) for one in workflow.steps.values() for row in matrices.of_step(workflow, one)}
 
     assert {name for name in own if not name.startswith("its worker died")} <= general
     assert {one.kind for one in workflow.steps.values()} == set(StepKind) - {StepKind.UNDO}  # the engine adds those
