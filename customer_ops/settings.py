@@ -1,7 +1,7 @@
 """Settings of the customer_ops project: safe as they stand, and told about a deployment by the environment.
 
 DATABASE_URL, CELERY_BROKER_URL, CELERY_TASK_DEFAULT_QUEUE, SENTRY_DSN · CUSTOMER_OPS_DATA: folder of all kept files ·
-DJANGO_SECRET_KEY, DEBUG=1, ALLOWED_HOSTS=a,b, SECURE=1 with TLS, BEHIND_PROXY=1, STATIC_ROOT, TIME_ZONE ·
+DJANGO_SECRET_KEY, DEBUG=1, ALLOWED_HOSTS=a,b, BASE_URL, SECURE=1 with TLS, BEHIND_PROXY=1, STATIC_ROOT, TIME_ZONE ·
 PAYMENTS_URL, PAYMENTS_KEY, PAYMENTS_WEBHOOK_SECRETS, PAYMENTS_SETTLE_SECONDS, PAYMENTS_TIMEOUT_SECONDS · TICKETS_URL,
 TICKETS_KEY, TICKETS_SETTLE_SECONDS, TICKETS_TIMEOUT_SECONDS · EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER,
 EMAIL_HOST_PASSWORD, EMAIL_USE_TLS=1, EMAIL_BACKEND, DEFAULT_FROM_EMAIL, MAIL_RESEND_HOURS, DEMO_MAIL_PAGE. A first
@@ -178,6 +178,9 @@ DURABLEFLOWS: dict[str, object] = {
     for name in ("STALE_SECONDS", "LOOKUP_SECONDS", "RESEND_SECONDS")
     if os.environ.get(f"DURABLEFLOWS_{name}")
 }
+# Where people reach this desk, such as https://desk.example.com: those who may decide are told by mail, with a link.
+if os.environ.get("BASE_URL"):
+    DURABLEFLOWS |= {"BASE_URL": os.environ["BASE_URL"], "NOTIFIERS": ["durableflows.notifiers.MailNotifier"]}
 
 # -- Errors
 

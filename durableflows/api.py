@@ -13,6 +13,10 @@
     api.signal(run_id, "paid", {"amount": 5}, dedup_key=event_id)
     api.note_shown(request_id, by=user, facts_digest=shown, door="our page")
     api.answer(request_id, "approve", by=user, facts_digest=shown)
+    api.reassign(request_id, colleague, by=user, reason="she knows the customer")
+    api.ask_requester(request_id, "Which order?", by=user), api.reply(request_id, "The second.", by=requester)
+    api.withdraw(request_id, by=requester, reason="not needed any more")
+    api.delegate(colleague, by=user, starts=monday, until=friday, reason="I am away"), api.end_delegation(...)
     api.resolve_effect(effect_id, "happened", by=user, reason="seen in the dashboard", row_version=7, receipt={...})
     api.provider_event("payments", body["id"], body, kind=body["type"])
     api.explain(run_id, by=user)
@@ -54,6 +58,8 @@ from durableflows.services import compensate as compensating
 from durableflows.services import edit as editing
 from durableflows.services import preview as previews
 from durableflows.services import redrive as redriving
+from durableflows.services.delegating import delegate, end_delegation
+from durableflows.services.people import ask_requester, reassign, reply, withdraw
 from durableflows.services.preview import Asked, Preview
 
 __all__ = [
@@ -63,9 +69,12 @@ __all__ = [
     "Preview",
     "abandon",
     "answer",
+    "ask_requester",
     "cancel",
     "compensate",
+    "delegate",
     "edit",
+    "end_delegation",
     "explain",
     "extend",
     "get",
@@ -75,13 +84,16 @@ __all__ = [
     "pause_provider",
     "preview",
     "provider_event",
+    "reassign",
     "redrive",
+    "reply",
     "resolve_effect",
     "resume",
     "resume_provider",
     "retry",
     "signal",
     "start",
+    "withdraw",
 ]
 
 

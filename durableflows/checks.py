@@ -13,14 +13,20 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
-from durableflows import checks_celery, checks_effects, classifiers, watching
+from durableflows import checks_celery, checks_effects, checks_notices, classifiers, watching
 from durableflows.conf import problems
 from durableflows.tenants import load
 
 
 def register() -> None:
     """Add the checks. Called once, when the app is ready."""
-    for check in (check_settings, check_database, *checks_celery.CHECKS, *checks_effects.CHECKS):
+    for check in (
+        check_settings,
+        check_database,
+        *checks_celery.CHECKS,
+        *checks_effects.CHECKS,
+        *checks_notices.CHECKS,
+    ):
         checks.register(check, "durableflows")
 
 

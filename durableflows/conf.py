@@ -78,6 +78,12 @@ class Settings:
     this order, before the engine's own table."""
     WATCHERS: Sequence[str] = ()
     """Classes that follow runs from outside (`durableflows.watching.Watcher`). Empty: nothing of them is imported."""
+    NOTIFIERS: Sequence[str] = ()
+    """Classes that tell people about requests, by their dotted paths: see [notify people](../howto/notify-people.md).
+    Empty: nobody is told."""
+    BASE_URL: str = ""
+    """Where people reach this project, such as "https://desk.example.com": links in notices begin with it. Empty:
+    notices have none."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
     """Key id -> secret for the seals on state; the first one seals, all of them verify. Empty: from SECRET_KEY, and
     SECRET_KEY_FALLBACKS verify."""

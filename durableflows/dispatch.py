@@ -31,6 +31,7 @@ logger = log_lines.logger("durableflows.dispatch")
 
 LOOKUP_TASK = "durableflows.lookup"
 CROSSING_TASK = "durableflows.crossing"
+ADDRESS_TASK, NOTIFY_TASK = "durableflows.address", "durableflows.notify"
 UNCLAIMED_SECONDS = 3.0
 UNCLAIMED_CAP_SECONDS = 60.0
 TAKEN_SECONDS = 6.0

@@ -176,6 +176,10 @@ def _unanswerable(fact: Fact) -> Said:
     return f"{_asked_of('Nobody can answer this: it is asked', fact)}, and nobody active beside who asked is", "problem"
 
 
+def _assigned(fact: Fact) -> Said:
+    return _with(f"The request was handed to {fact.text('to')}{fact.by}", fact.text("reason")), "waiting"
+
+
 def _facts_changed(fact: Fact) -> Said:
     changed = fact.data.get("changed")
     names = plain(", ".join(map(str, changed))) if isinstance(changed, list) else ""
@@ -312,6 +316,10 @@ _TELLERS: Mapping[str, Callable[[Fact], Said]] = {
     "approval.not_needed": _not_needed,
     "approval.unanswerable": _unanswerable,
     "approval.answerable": _simple("There is somebody again who can answer", "note", ""),
+    "approval.assigned": _assigned,
+    "approval.question": _simple("A question was asked{by}", "waiting", "text"),
+    "approval.reply": _simple("The question was answered{by}", "note", "text"),
+    "approval.withdrawn": _simple("Withdrawn{by}", "note"),
     "effect.dispatched": _dispatched,
     "effect.recorded": _recorded,
     "effect.absent": _simple("{effect} was looked up and not found: it did not happen", "certain", ""),

@@ -8,10 +8,12 @@ from functools import partial
 from uuid import UUID
 
 from durableflows import journal, signals
+from durableflows.announcements import announce, announce_again
 from durableflows.core import log_lines, registry, until
 from durableflows.core.approval import ApprovalSpec, Rung
 from durableflows.core.approvers import GROUP, PERSON
 from durableflows.core.money import Money
+from durableflows.core.notices import NoticeKind
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, sha256
 from durableflows.core.states import ApprovalState
@@ -23,7 +25,7 @@ logger = log_lines.logger("durableflows.approvals")
 
 ASKED_FIELDS = (
     *("permission", "groups", "people", "quorum", "ladder", "ladder_position"),
-    *("expires_at", "zone", "reminders", "remind_at", "asked_at", "unanswerable_at"),
+    *("expires_at", "zone", "reminders", "remind_at", "asked_at", "unanswerable_at", "assignee", "assignee_name"),
 )
 """What of a request `put_to` changes."""
 AMOUNT_FIELDS = ("amount_minor", "currency", "band")
@@ -52,6 +54,8 @@ def ask(run: WorkflowRun, step: StepRun, question: Question, now: datetime) -> N
     keep_editors_out(run, request)
     kind = "approval.not_needed" if question.unneeded else "approval.asked"
     journal.record(run, kind, at=now, step=step, data={**data, "band": request.band} if request.band else data)
+    if not question.unneeded:
+        announce_again(request, NoticeKind.ASKED, now)
     if not question.can_be_answered:
         mark_unanswerable(run, step, request, now)
 
@@ -106,6 +110,7 @@ def put_to(request: ApprovalRequest, rung: Rung, now: datetime) -> None:
     request.reminders = [moment.isoformat() for moment in moments]
     request.remind_at = moments[0] if moments else None
     request.unanswerable_at = None
+    request.assignee, request.assignee_name = None, ""
 
 
 def address(request: ApprovalRequest) -> None:
@@ -132,6 +137,7 @@ def mark_unanswerable(run: WorkflowRun, step: StepRun, request: ApprovalRequest,
     request.unanswerable_at = now
     data: dict[str, JSON] = {"request": str(request.pk), "title": request.title, "asked": asked_words(request)}
     journal.record(run, "approval.unanswerable", at=now, step=step, data=data)
+    announce_again(request, NoticeKind.UNANSWERABLE, now)
     text = f"nobody can answer request {request.pk}: nobody active beside who asked has the right ({data['asked']})"
     after_commit(partial(_alarm, run.pk, text), "the alert about a request that nobody can answer")
 
@@ -161,6 +167,8 @@ def close(run: WorkflowRun, request: ApprovalRequest, verb: str, reason: str, no
     request.closed_at, request.closed_reason = now, reason[:200]
     request.store("state", "closed_at", "closed_reason")
     data: dict[str, JSON] = {"request": str(request.pk), "state": str(request.state), "reason": reason}
+    if verb == "expire":
+        announce(request, NoticeKind.EXPIRED, now)
     if verb == "expire" and request.fallback:
         data["then"] = request.fallback
     journal.record(run, "approval.closed", at=now, step=request.step, data=data)

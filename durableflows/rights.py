@@ -14,7 +14,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 
-from durableflows import clock
+from durableflows import clock, delegations
 from durableflows.core.approvers import Approvers
 from durableflows.core.states import ApprovalState
 from durableflows.models import ApprovalRequest, RunEvent
@@ -67,7 +67,9 @@ class Standing:
     def givers(self) -> tuple["Standing", ...]:
         """Those who have lent the person their rights, now."""
         now = self._now or clock.now()
-        return tuple(Standing(giver, now) for giver in _givers_of(self.person, now)) if self.is_active else ()
+        return (
+            tuple(Standing(giver, now) for giver in delegations.givers_of(self.person, now)) if self.is_active else ()
+        )
 
     @cached_property
     def edited(self) -> frozenset[UUID]:
@@ -154,7 +156,7 @@ def kept_out(request: ApprovalRequest, now: datetime) -> frozenset[Any]:
     editors = editors_of(request.run_id) if request._state.adding else request.editors.using(database())
     out = set(editors.values_list("pk", flat=True))
     if request.requester_id is not None:
-        takers = _takers_of(request.requester, now) if request.exclude_delegate else []
+        takers = delegations.takers_of(request.requester, now) if request.exclude_delegate else []
         out |= {request.requester_id, *(taker.pk for taker in takers)}
     return frozenset(out)
 
@@ -180,12 +182,4 @@ Lent: TypeAlias = Mapping[Any, frozenset[Any]]
 
 def lent(now: datetime) -> Lent:
     """Who acts for whom now."""
-    return {}
-
-
-def _givers_of(person: Any, now: datetime) -> list[Any]:
-    return []
-
-
-def _takers_of(person: Any, now: datetime) -> list[Any]:
-    return []
+    return delegations.lent(now)

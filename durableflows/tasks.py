@@ -1,4 +1,5 @@
-"""The Celery tasks: one a declared step, named `<workflow>.<step>`; `durableflows.lookup`, `durableflows.crossing`.
+"""The Celery tasks: one a declared step, named `<workflow>.<step>`; `durableflows.lookup`, `durableflows.crossing`,
+`durableflows.address` and `durableflows.notify`.
 
 Ids in, nothing out.
 
@@ -11,11 +12,11 @@ from uuid import UUID
 from celery import shared_task
 from celery.app.task import Task
 
-from durableflows import lookups, runner
+from durableflows import lookups, notify, runner
 from durableflows.core import registry
 from durableflows.core.definition import HARD_LIMIT_AFTER_SECONDS
-from durableflows.dispatch import CROSSING_TASK, LOOKUP_TASK
-from durableflows.services import children, reconcile
+from durableflows.dispatch import ADDRESS_TASK, CROSSING_TASK, LOOKUP_TASK, NOTIFY_TASK
+from durableflows.services import children, notices, reconcile
 
 
 def register() -> None:
@@ -62,3 +63,15 @@ def look_up(effect_id: str) -> None:
     step_id = lookups.look_up(UUID(effect_id))
     if step_id is not None:
         reconcile.route(step_id)
+
+
+@shared_task(name=ADDRESS_TASK, ignore_result=True, acks_late=False, max_retries=0)
+def address(announcement_id: str) -> None:
+    """Work out whom an announcement is for."""
+    notices.address(UUID(announcement_id))
+
+
+@shared_task(name=NOTIFY_TASK, ignore_result=True, acks_late=False, max_retries=0)
+def tell(notification_id: str) -> None:
+    """Give a person a notice."""
+    notify.deliver(UUID(notification_id))

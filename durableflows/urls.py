@@ -1,13 +1,24 @@
 """Addresses of the inbox and of monitors: `path("durableflows/", include("durableflows.urls"))` in a project."""
 
-from django.urls import path
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
 
 from durableflows.views.asked import AskedFor
 from durableflows.views.badge import Badge
 from durableflows.views.decision import Decided, Decision
 from durableflows.views.inbox import Inbox
+from durableflows.views.link import FollowLink
 from durableflows.views.monitor import HealthPage, Metrics
 from durableflows.views.tables import Table
+
+
+class AnyText(StringConverter):
+    """Whatever stands behind a link's beginning. Django's `path` stops at a line break."""
+
+    regex = "(?s:.+)"
+
+
+register_converter(AnyText, "durableflows_text")
 
 app_name = "durableflows"
 
@@ -17,6 +28,9 @@ urlpatterns = [
     path("inbox/", Inbox.as_view(), name="inbox"),
     path("inbox/export/<str:what>.csv", Table.as_view(), name="export"),
     path("inbox/badge/", Badge.as_view(), name="badge"),
+    # With and without the last slash, and whatever follows: an address that no route takes is logged as it is.
+    path("inbox/link/<durableflows_text:token>/", FollowLink.as_view(), name="link"),
+    path("inbox/link/<durableflows_text:token>", FollowLink.as_view()),
     path("inbox/<uuid:request_id>/", Decision.as_view(), name="decision"),
     path("inbox/<uuid:request_id>/decided/", Decided.as_view(), name="decided"),
     path("inbox/<uuid:request_id>/asked/", AskedFor.as_view(), name="asked"),

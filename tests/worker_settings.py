@@ -16,6 +16,7 @@ DURABLEFLOWS = {
     "LEASE_MARGIN_SECONDS": float(os.environ.get("TEST_MARGIN_SECONDS", "15")),
     "UNKNOWN_WORKFLOW_SECONDS": float(os.environ.get("TEST_UNKNOWN_SECONDS", "900")),
     "PROVIDERS": json.loads(os.environ.get("TEST_PROVIDERS", "{}")),
+    "NOTIFIERS": [*filter(None, os.environ.get("TEST_NOTIFIERS", "").split(","))],
     "STATE_KEYS": json.loads(os.environ.get("TEST_STATE_KEYS", "{}")),
 }
 if "TEST_VISIBILITY_SECONDS" in os.environ:

@@ -101,6 +101,7 @@ class Place:
             "EMAIL_HOST": "127.0.0.1",
             "EMAIL_PORT": str(self.ports.smtp),
             "DEMO_MAIL_PAGE": f"{self.mails_url}/",
+            "BASE_URL": self.url,
             **self.settings,
         }
 

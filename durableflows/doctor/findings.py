@@ -141,6 +141,11 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
         "Give somebody the right, or add somebody to the group: it is noticed by itself. Or cancel the run.",
     ),
     "inherited": (Severity.ATTENTION, "The heir finds out: `manage.py durableflows resolve EFFECT ...`."),
+    "notice-failing": (
+        Severity.ATTENTION,
+        "Mend what its notifier needs (a mail server, an address): it is tried again by itself, until it is given up.",
+    ),
+    "notice-overdue": (Severity.DUE, _TICKER),
     "needs-person": (
         Severity.ATTENTION,
         _EXPLAIN + "then find out what happened: `manage.py durableflows resolve EFFECT ...`.",

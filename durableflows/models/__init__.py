@@ -6,6 +6,8 @@ from durableflows.models.breaker import Breaker, BreakerChange
 from durableflows.models.effect import EffectSend, ProviderEvent, SideEffect
 from durableflows.models.event import RunEvent
 from durableflows.models.model_call import ModelCall
+from durableflows.models.notice import Announcement, Notification
+from durableflows.models.person import ApprovalLink, Delegation, RequestNote
 from durableflows.models.pinned import PinnedContent
 from durableflows.models.run import WorkflowRun
 from durableflows.models.seen import RequestView
@@ -15,15 +17,20 @@ from durableflows.models.worker import Worker
 
 __all__ = [
     "Addressee",
+    "Announcement",
     "ApprovalDecision",
+    "ApprovalLink",
     "ApprovalRequest",
     "Artifact",
     "Breaker",
     "BreakerChange",
+    "Delegation",
     "EffectSend",
     "ModelCall",
+    "Notification",
     "PinnedContent",
     "ProviderEvent",
+    "RequestNote",
     "RequestView",
     "RunEvent",
     "SideEffect",

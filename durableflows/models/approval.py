@@ -49,6 +49,10 @@ class ApprovalRequest(EngineRow):
     )
     requester_name = models.CharField(max_length=150, blank=True, default="")
     editors = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="+", blank=True)
+    assignee = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    assignee_name = models.CharField(max_length=150, blank=True, default="")
     quorum = models.PositiveIntegerField(default=1)
     ladder = models.JSONField(default=list)
     ladder_position = models.PositiveIntegerField(default=0)

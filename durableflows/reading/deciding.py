@@ -67,7 +67,7 @@ def refused(request: HttpRequest, asked: ApprovalRequest, form: DecisionForm, er
             return Refused(403, _outcome(asked, "You may not decide this", error), may_try_again=False)
         case FactsChanged():
             changes = shown_before(form.cleaned_data, asked) or error.changes
-            return Refused(409, {"form": form, "error": error, "changes": _sorted(changes)}, may_try_again=True)
+            return Refused(409, {"form": form, "error": error, "changes": sorted_changes(changes)}, may_try_again=True)
         case TooLate():
             return Refused(409, _outcome(asked, "Your answer came too late", error), may_try_again=False)
     return Refused(409, {"form": form, "error": error}, may_try_again=True)
@@ -77,7 +77,8 @@ def _outcome(asked: ApprovalRequest, title: str, error: DurableflowsError) -> Co
     return {"title": title, "error": error, "explanation": api.explain(asked.run_id)}
 
 
-def _sorted(changes: Mapping[str, tuple[object, object]]) -> list[tuple[str, object, object]]:
+def sorted_changes(changes: Mapping[str, tuple[object, object]]) -> list[tuple[str, object, object]]:
+    """Changes of facts as they are shown: name, before, now."""
     return [(name, *pair) for name, pair in sorted(changes.items())]
 
 

@@ -136,7 +136,7 @@ def _answer(
     standing = votes.standing(request)
     if _is_repeat(request, standing, given, seen):
         return request
-    _check_open(run, request, now)
+    check_open(run, request, now)
     if request.asked_of != seen.asked:  # escalated between the check of rights and the lock
         raise TooLate(f"this request has just been handed on to {_asked_words(request)}: open it again")
     if run.checkpoint_sequence != seen.checkpoint or seen.facts is None:
@@ -167,7 +167,8 @@ def _is_repeat(request: ApprovalRequest, standing: list[ApprovalDecision], given
     return request.state != ApprovalState.OPEN or (seen.problem is None and same(mine.edits, seen.edits))
 
 
-def _check_open(run: WorkflowRun, request: ApprovalRequest, now: datetime) -> None:
+def check_open(run: WorkflowRun, request: ApprovalRequest, now: datetime) -> None:
+    """Raise AlreadyDecided or TooLate for a request that cannot be answered any more, whoever asks."""
     if request.state != ApprovalState.OPEN:
         raise AlreadyDecided(_how_it_ended(request))
     if now >= request.expires_at:

@@ -20,12 +20,16 @@ from durableflows.core.states import EFFECT_OPEN, EffectState
 from durableflows.errors import InvalidState
 from durableflows.models import (
     Addressee,
+    Announcement,
     ApprovalDecision,
+    ApprovalLink,
     ApprovalRequest,
     Artifact,
     EffectSend,
     ModelCall,
+    Notification,
     ProviderEvent,
+    RequestNote,
     RequestView,
     RunEvent,
     SideEffect,
@@ -160,8 +164,9 @@ def _remove_rows(run: WorkflowRun) -> None:
     _delete(StepAttempt.objects.using(alias).filter(step__run=run))
     _delete(ApprovalRequest.editors.through.objects.using(alias).filter(approvalrequest__run=run))
     _delete(Addressee.objects.using(alias).filter(request__run=run))
-    _delete(RequestView.objects.using(alias).filter(request__run=run))
-    _delete(ApprovalDecision.objects.using(alias).filter(request__run=run))
+    RequestNote.objects.using(alias).filter(request__run=run).update(answers=None)
+    for of_requests in (RequestView, Notification, Announcement, ApprovalLink, RequestNote, ApprovalDecision):
+        _delete(of_requests.objects.using(alias).filter(request__run=run))
     _delete(ApprovalRequest.objects.using(alias).filter(run=run))
     effects.update(undoes=None, replaces=None)
     _delete(effects)

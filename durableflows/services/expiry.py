@@ -9,8 +9,10 @@ from datetime import datetime
 from uuid import UUID
 
 from durableflows import candidates, clock, endings, journal, progress, questions, votes
+from durableflows.announcements import announce_again
 from durableflows.core import decide, registry
 from durableflows.core.approval import Rung
+from durableflows.core.notices import NoticeKind
 from durableflows.core.payload import JSON
 from durableflows.core.states import ApprovalState, EndingReason, StepState
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
@@ -93,6 +95,8 @@ def _escalate(
     voided = votes.void(standing, following.lapsed, "who gave it is not among those asked now", now)
     data: dict[str, JSON] = {"request": str(request.pk), "asked": questions.asked_words(request), "voided": voided}
     journal.record(run, "approval.escalated", at=now, step=step, data=data)
+    if not enough:
+        announce_again(request, NoticeKind.ESCALATED, now)
     if not (enough or following.can_be_answered):
         questions.mark_unanswerable(run, step, request, now)
     request.store(*questions.ASKED_FIELDS)

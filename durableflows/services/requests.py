@@ -10,9 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from durableflows import claims, journal, questions, votes
+from durableflows.announcements import announce_again
 from durableflows.context import RunContext
 from durableflows.core import log_lines, registry
 from durableflows.core.definition import StepDefinition
+from durableflows.core.notices import NoticeKind
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, same, sha256
 from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
@@ -79,7 +81,10 @@ def renew_facts(
     standing = votes.standing(request)
     voided = votes.void(standing, {vote.pk for vote in standing}, "the facts changed", now)
     data: dict[str, JSON] = {"request": str(request.pk), "changed": changed, "voided": voided, "was": was}
+    if voided:
+        announce_again(request, NoticeKind.CHANGED, now)
     if questions.ASKED_FIELDS[0] in asked_anew:
+        announce_again(request, NoticeKind.ASKED, now)
         data["asked"], data["band"] = questions.asked_words(request), request.band
     journal.record(run_locked, "approval.facts_changed", at=now, step=step, data=data)
     return True

@@ -40,6 +40,7 @@ from durableflows.services import (
     children,
     ends,
     expiry,
+    notices,
     provider_events,
     providers,
     reconcile,
@@ -348,6 +349,8 @@ SWEEPS: dict[str, Callable[[datetime], int]] = {
     "idle runs": end_idle_runs,
     "late clean-ups": end_late_cleanups,
     "quiet ends": confirm_ends,
+    "reminders": notices.remind,
+    "notices": notices.send_due,
 }
 """Name for people -> sweep."""
 FREE_LEASES = ("overdue leases", "stale workers")

@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from celery import Celery
+from django.conf import settings
 from django.core import mail
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -142,18 +143,25 @@ def played_messages(carry: Callable[[str, tuple[str, ...]], None]) -> Iterator[N
 
 @contextmanager
 def nothing_leaves() -> Iterator[list[str]]:
-    """Keep mails in memory, drop a project's own Celery messages, refuse connections. Gives what was refused."""
+    """Keep mails in memory, notify nobody, drop a project's own Celery messages, refuse connections.
+
+    Gives what was refused.
+    """
 
     def dropped(app: Celery, name: str, *arguments: object, task_id: str = "", **options: object) -> Any:
         return app.AsyncResult(task_id or "not-sent")
 
     with (
         patch.object(Celery, "send_task", dropped),
-        override_settings(EMAIL_BACKEND=LOCMEM),
+        override_settings(EMAIL_BACKEND=LOCMEM, DURABLEFLOWS={**_engine_settings(), "NOTIFIERS": ()}),
         patch.object(mail, "outbox", [], create=True),
         sealed() as refused,
     ):
         yield refused
+
+
+def _engine_settings() -> dict[str, Any]:
+    return dict(getattr(settings, "DURABLEFLOWS", {}))
 
 
 @contextmanager

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from durableflows import clock, dispatch, lookups, runner
+from durableflows import clock, dispatch, lookups, notify, runner
 from durableflows.core.states import RUN_MOVING, ApprovalState, EffectState, StepState
 from durableflows.errors import NotFoundError
 from durableflows.models import ApprovalRequest, ProviderEvent, SideEffect, StepRun, WorkflowRun
-from durableflows.services import children, reconcile, sweeps, unanswerable
+from durableflows.services import children, notices, reconcile, sweeps, unanswerable
 from durableflows.transactions import database
 
 MOVING = [str(state) for state in RUN_MOVING]
@@ -65,6 +65,10 @@ class World:
                 reconcile.route(step_id)
         elif name == dispatch.CROSSING_TASK:
             children.carry(UUID(arguments[0]))
+        elif name == dispatch.ADDRESS_TASK:
+            notices.address(UUID(arguments[0]))
+        elif name == dispatch.NOTIFY_TASK:
+            notify.deliver(UUID(arguments[0]))
         else:
             runner.run_step(UUID(arguments[0]), UUID(arguments[1]), task_id=task_id or f"test-{len(self.sent)}")
 

@@ -5,16 +5,21 @@ from uuid import UUID
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
+from durableflows import clock, links
+from durableflows.core.states import ApprovalState
 from durableflows.errors import DurableflowsError, NotFoundError
-from durableflows.models import ApprovalRequest
+from durableflows.models import ApprovalLink, ApprovalRequest
 from durableflows.reading import deciding
 from durableflows.reading.answers import DecisionForm
 from durableflows.reading.before import earlier
 from durableflows.reading.freed import freed_by
 from durableflows.reading.standing import visible
+from durableflows.services.requests import differences
 from durableflows.views.doors import UNSENT, Context, Door
 
-DOOR = "inbox"
+DOOR, BY_LINK = "inbox", "mail link"
+LINK = "link"
+"""Names in an address the link in a mail that led here: its id, which is no secret and gives no right."""
 
 
 def decision_address(request_id: UUID) -> str:
@@ -26,18 +31,30 @@ class Decision(Door):
     """Shows all that a person decides on, and takes the answer."""
 
     def get(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
-        return self.page(self.asked(request_id), {"is_unsent": UNSENT in request.GET})
+        asked = self.asked(request_id)
+        more: Context = {"is_unsent": UNSENT in request.GET}
+        link = self.followed(asked)
+        if link is not None and asked.state == ApprovalState.OPEN:  # what its mail showed, and what is true now
+            more |= {"changes": deciding.sorted_changes(differences(link.binding, asked.binding))}
+        return self.page(asked, more)
+
+    def followed(self, asked: ApprovalRequest) -> ApprovalLink | None:
+        """The link in a mail by which the person has come, if by any."""
+        return links.followed(self.request.GET.get(LINK, ""), asked, self.request.user)
 
     def post(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
         asked, form = self.asked(request_id), DecisionForm(request.POST)
         if not form.is_valid():
             return self.page(asked, {"form": form}, status=400)
+        link = self.followed(asked)
         try:
-            is_repeat = deciding.answer(request, asked, form.cleaned_data, door=DOOR)
+            is_repeat = deciding.answer(request, asked, form.cleaned_data, door=BY_LINK if link else DOOR)
         except NotFoundError as error:
             raise Http404(str(error)) from error
         except DurableflowsError as error:
             return self.refuse(self.asked(request_id), form, error)
+        if link is not None:
+            links.note_use(link, clock.now())
         page = reverse("durableflows:decided", args=[asked.pk])
         return HttpResponseRedirect(f"{page}?again=1" if is_repeat else page)
 

@@ -63,6 +63,7 @@ PURE = (
     "core.plan",
     "core.decide",
     "core.standing",
+    "core.notices",
     "",  # durableflows/__init__.py: what workflows are declared with
 )
 
@@ -80,6 +81,8 @@ ROWS = (
     "models.effect",
     "models.approval",
     "models.seen",
+    "models.person",
+    "models.notice",
     "models.signal",
     "models.artifact",
     "models.event",
@@ -96,10 +99,12 @@ WRITERS = (
     "transactions",
     "leases",
     "watching",
+    "delegations",
     "rights",
     "candidates",
     "votes",
     "selectors",
+    "recipients",
     "given",
     "journal",
     "alerts",
@@ -117,6 +122,8 @@ WRITERS = (
     "pinned",
     "secrets",
     "notes",
+    "announcements",
+    "links",
 )
 
 # The funnel: nothing else moves a run, a step or an approval.
@@ -134,6 +141,8 @@ VERBS = (
     "services.expiry",
     "services.seen",
     "services.loud",
+    "services.people",
+    "services.delegating",
     "services.given_back",
     "services.reconcile",
     "services.operations",
@@ -151,6 +160,7 @@ VERBS = (
     "services.unanswerable",
     "services.providers",
     "services.outbox",
+    "services.notices",
     "services.ends",
     "services.sweeps",
     "services.rotation",
@@ -168,6 +178,7 @@ DOCTOR = (
     "doctor.effects",
     "doctor.budgets",
     "doctor.providers",
+    "doctor.notices",
     "doctor.chains",
     "doctor.seals",
     "doctor.given",
@@ -194,10 +205,12 @@ DOORS = (
 # Celery, Django's admin, pages, commands, and what users' tests are written with.
 EDGES = (
     "forms",
-    "tasks",
-    "webhooks",
     "templatetags",
     "templatetags.durableflows",
+    "notifiers",
+    "notify",
+    "tasks",
+    "webhooks",
     "reading",
     "reading.looking",
     "reading.facts",
@@ -215,6 +228,7 @@ EDGES = (
     "views",
     "views.guard",
     "views.doors",
+    "views.link",
     "views.badge",
     "views.inbox",
     "views.tables",
@@ -241,6 +255,7 @@ EDGES = (
     "ticker",
     "checks_celery",
     "checks_effects",
+    "checks_notices",
     "checks",
     "celery",
     "apps",
@@ -314,7 +329,7 @@ MAY_IMPORT_CELERY = ("broker", "dispatch", *EDGES)
 NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "sentry_sdk", "flower")
 
 # The doors of durableflows that a project may use; the last one only in its tests, and in what `faulttest` plays.
-PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "signals", "testing", "webhooks")
+PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "notifiers", "signals", "testing", "webhooks")
 FOR_TESTS_ONLY = ("testing",)
 TESTS_OF_PROJECT = ("customer_ops.faulttests",)
 

@@ -51,11 +51,18 @@ VERBS = {
     "note_shown",
     "resolve_effect",
     "explain",
+    "delegate",
+    "end_delegation",
+    "reassign",
+    "ask_requester",
+    "reply",
+    "withdraw",
 }
 ROWS = {
     "WorkflowRun", "StepRun", "StepAttempt", "SideEffect", "EffectSend", "ProviderEvent", "ApprovalRequest",
     "ApprovalDecision", "Addressee", "RequestView", "Signal", "Artifact", "RunEvent", "Worker", "Breaker",
-    "BreakerChange", "ModelCall", "PinnedContent",
+    "BreakerChange", "ModelCall", "PinnedContent", "Announcement", "Notification", "ApprovalLink", "Delegation",
+    "RequestNote",
 }  # fmt: skip
 
 TESTING = {

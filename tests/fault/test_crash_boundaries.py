@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from durableflows import (
     NeverSent,
@@ -20,6 +21,7 @@ from durableflows import (
 )
 from durableflows.core.states import ApprovalState, EffectState, RunState, StepState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.services.notices import TAKEN_SECONDS
 from durableflows.testing import Boundary, Crash, World, crash_at, next_due
 from tests.support.flows import (
     PayReceipt,
@@ -33,6 +35,7 @@ from tests.support.flows import (
 )
 from tests.support.orders import OrderState, book_effect, mail_effect, order_workflow, return_effect
 from tests.support.play import assert_sound, state_of
+from tests.support.told_people import KEEPER
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -218,6 +221,29 @@ def _operate(desk: Desk, verb: Callable[..., object]) -> None:
     verb(desk.run_id, reason="stock is counted")
 
 
+def handing_on(desk: Desk) -> None:
+    """The request is put before the manager; who does that dies, and does it again."""
+    desk.start()
+    desk.world.run_until_idle()
+    for _ in range(2):
+        desk.survive(partial(_hand_on, desk))
+
+
+def _hand_on(desk: Desk) -> None:
+    request = ApprovalRequest.objects.filter(run_id=desk.run_id, state=ApprovalState.OPEN).first()
+    if request is not None:
+        api.reassign(request.pk, desk.manager, reason="on duty")
+
+
+def telling(desk: Desk) -> None:
+    """The manager is told that a decision is asked for; whoever does that dies."""
+    with override_settings(DURABLEFLOWS={"NOTIFIERS": [KEEPER]}):
+        desk.start()
+        for _ in range(2):
+            desk.survive(desk.world.run_until_idle)
+            desk.world.clock.advance(seconds=TAKEN_SECONDS)
+
+
 def beginning_a_child(desk: Desk) -> None:
     """The run starts another one first, and goes on when that has ended."""
     desk.start(parts=["child"])
@@ -259,6 +285,11 @@ STORIES: dict[Boundary, Callable[[Desk], None]] = {
     Boundary.PROVIDER_EVENT_AFTER_COMMIT: being_told,
     Boundary.EVENT_JUDGED_BEFORE_COMMIT: being_told,
     Boundary.EVENT_JUDGED_AFTER_COMMIT: being_told,
+    Boundary.PEOPLE_BEFORE_COMMIT: handing_on,
+    Boundary.PEOPLE_AFTER_COMMIT: handing_on,
+    Boundary.NOTICE_BEFORE_COMMIT: telling,
+    Boundary.NOTICE_TAKEN: telling,
+    Boundary.NOTICE_GIVEN: telling,
     Boundary.OPERATE_BEFORE_COMMIT: operating,
     Boundary.OPERATE_AFTER_COMMIT: operating,
     Boundary.LOOKUP_BEFORE_COMMIT: doubting,

@@ -14,6 +14,7 @@ from tests.guards import (
     limits,
     lookups,
     messages,
+    people,
     providers,
     undo,
     ways,
@@ -33,6 +34,7 @@ CHAPTERS: Mapping[str, tuple[Guard, ...]] = {
     "Ways to go on": ways.GUARDS,
     "Evidence and secrets": evidence.GUARDS,
     "Decisions and rights": decisions.GUARDS,
+    "Between people": people.GUARDS,
     "Who is asked, and what they change": approvers.GUARDS,
     "Doors, looks and texts of others": doors.GUARDS,
 }
