@@ -123,14 +123,15 @@ def _is_left_alone(provider: str, rows: Rows) -> bool:
 
 def _paused(breaker: Breaker, rows: Rows) -> str:
     since = f" since {moment(breaker.since, rows.now)}" if breaker.since else ""
-    by = f" by {plain(breaker.changed_by)}:" if breaker.changed_by else ""
+    is_paused = breaker.state is BreakerState.PAUSED
+    by = f" by {plain(breaker.changed_by)}:" if breaker.changed_by else "," if is_paused else ""
     then = {
         BreakerState.PAUSED: "until a person lets requests go to it again",
         BreakerState.HALF_OPEN: "one request tries now whether it is back",
     }
     tries = f"one request tries it {when(breaker.open_until, rows.now)}" if breaker.open_until else ""
     end = then.get(breaker.state, tries)
-    word = "paused" if breaker.state is BreakerState.PAUSED else "left alone"
+    word = "paused" if is_paused else "left alone"
     text = f"waits for {plain(breaker.provider)}: {word}{since}{by} {plain(breaker.reason)}"
     return f"{text}; {end}" if end else text
 

@@ -153,4 +153,5 @@ def _facts(effect: EffectDefinition[object]) -> EffectFacts:
         has_lookup=effect.lookup is not None,
         resend_when_absent=effect.resend_when_absent,
         accepted_within=effect.accepted_within,
+        has_event=effect.event is not None,
     )

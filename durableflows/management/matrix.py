@@ -88,6 +88,7 @@ IN_DOUBT = EffectFacts(
 KEYED = replace(IN_DOUBT, key_window=timedelta(hours=24))
 ASKABLE = replace(IN_DOUBT, has_lookup=True)
 ACCEPTED = replace(ASKABLE, state=EffectState.ACCEPTED, accepted_at=NOW - timedelta(minutes=5))
+TOLD = replace(ACCEPTED, has_lookup=False, has_event=True, accepted_within=timedelta(days=1))
 ABSENT = replace(ASKABLE, state=EffectState.ABSENT)
 
 TOP = """\
@@ -217,6 +218,7 @@ def effects() -> Table:
         ("accepted, a lookup", ACCEPTED),
         ("accepted, longer than `accepted_within`", replace(ACCEPTED, accepted_within=timedelta(seconds=1))),
         ("accepted, no lookup", replace(ACCEPTED, has_lookup=False)),
+        ("accepted, no lookup, an `event` and `accepted_within`", TOLD),
         ("a lookup did not find it", ABSENT),
         ("a lookup did not find it, `resend_when_absent`", replace(ABSENT, resend_when_absent=True)),
         (
@@ -238,6 +240,8 @@ def _next(facts: EffectFacts, *, is_halted: bool = False, has_tries: bool = True
     move = next_for(facts, NOW, is_halted=is_halted, has_tries=has_tries, not_before=NOW)
     if move.next is Next.RESEND:
         return "sent again, " + ("new key" if facts.state is EffectState.ABSENT else "same key")
+    if move.next is Next.WAIT and facts.state is EffectState.ACCEPTED and not facts.has_lookup:
+        return "waits for the provider's word"
     return {
         Next.SETTLED: "nothing: it is settled",
         Next.LOOK_UP: "looked up",

@@ -278,9 +278,17 @@ def _effect_lines(effect: EffectDefinition[object]) -> Iterator[str]:
         absent = "sent again under a new key" if effect.resend_when_absent else "a person decides"
         yield f"  not found: {absent}"
     if effect.accepted is not None:
-        asked = "looked up" if effect.lookup is not None else "a person looks"
         limit = f", after {span(effect.accepted_within)} a person looks" if effect.accepted_within is not None else ""
-        yield f"  an answer that says pending: {asked} until it is done{limit}"
+        yield f"  an answer that says pending: {_awaited(effect)}{limit}"
+
+
+def _awaited(effect: EffectDefinition[object]) -> str:
+    """Who says that what a provider has accepted is done; its word alone is waited for only within a time."""
+    if effect.lookup is not None:
+        return "looked up" + (", or told by the provider," if effect.event is not None else "") + " until it is done"
+    if effect.event is not None and effect.accepted_within is not None:
+        return "the provider tells when it is done"
+    return "a person looks until it is done"
 
 
 UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))

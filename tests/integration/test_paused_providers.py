@@ -193,6 +193,7 @@ def test_expired_credentials_pause_the_provider_and_a_person_is_told_once(world:
     assert BreakerChange.objects.get().reason == "it does not take our credentials"
     assert states(runs) == {RunState.RUNNING}
     assert WorkflowRun.objects.exclude(alert="").get().alert.endswith("credentials: api key expired")
+    assert "paused since 09:00, it does not take our credentials; until" in api.explain(runs[1]).sentence
     first = pay_of(runs[0])
     assert first.attempts - first.attempts_forgiven == 0
     assert SideEffect.objects.get().state == EffectState.PLANNED

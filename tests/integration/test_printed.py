@@ -27,7 +27,7 @@ from durableflows.core.definition import StepKind
 from durableflows.management import matrices, matrix, plans
 from tests.integration.test_command import data, said
 from tests.support.asking import USD_500, Lower, grant
-from tests.support.flows import Provider, pay_effect, pay_workflow
+from tests.support.flows import Provider, pay_effect, pay_workflow, read_event
 from tests.support.ledgers import Office, hire_workflow
 from tests.support.parcels import Depot, parcel_workflow
 from tests.support.rooms import Hotel, stay_workflow
@@ -167,6 +167,27 @@ def test_a_plan_says_how_a_lost_answer_is_settled(effect: dict[str, object], say
         assert words in text
     assert "an answer that says pending" in text
     assert provider.sends == []
+
+
+def test_what_the_provider_tells_is_waited_for_where_there_is_no_lookup():
+    """R20: until `accepted_within` is over nobody is asked."""
+    provider = Provider()
+    pay_workflow(provider, pay_effect(provider, with_lookup=False, event=read_event))
+
+    rows = {row["effect"]: row for row in data("matrix", "pay")["effects"]["test.pay"]}
+
+    assert "an answer that says pending: the provider tells when it is done, after 2 d a person looks" in said(
+        "plan", "pay"
+    )
+    assert rows["accepted, not done"]["run_goes_on"] == "waits for the provider's word"
+    assert rows["accepted, for too long"]["run_goes_on"] == "a person decides"
+
+
+def test_a_plan_says_that_the_provider_tells_beside_the_lookup():
+    provider = Provider()
+    pay_workflow(provider, pay_effect(provider, event=read_event))
+
+    assert "an answer that says pending: looked up, or told by the provider, until it is done" in said("plan", "pay")
 
 
 def test_a_plan_names_the_ways_to_wait_that_a_body_uses():
