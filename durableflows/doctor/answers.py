@@ -15,13 +15,14 @@ from durableflows.transactions import database
 
 
 class Answer(NamedTuple):
-    """Who said what, when, to which request."""
+    """Who said what, when, to which request. `edits`: digest of what was changed, '' for nothing."""
 
     run_id: UUID
     request_id: str
     actor_name: str
     verdict: str
     at: datetime
+    edits: str = ""
 
     def __str__(self) -> str:
         return f"{self.actor_name}'s {self.verdict} of {self.at:%Y-%m-%d %H:%M:%S} (UTC)"
@@ -43,13 +44,14 @@ def wrong_answers(runs: Sequence[WorkflowRun]) -> Iterator[Found]:
 
 def _kept(ids: Sequence[UUID]) -> Iterator[Answer]:
     rows = ApprovalDecision.objects.using(database()).filter(request__run__in=ids)
-    names = ("request__run_id", "request_id", "actor_name", "verdict", "at")
-    for run_id, request_id, actor_name, verdict, at in rows.values_list(*names):
-        yield Answer(run_id, str(request_id), actor_name, verdict, at)
+    names = ("request__run_id", "request_id", "actor_name", "verdict", "at", "edits")
+    for run_id, request_id, actor_name, verdict, at, edits in rows.values_list(*names):
+        yield Answer(run_id, str(request_id), actor_name, verdict, at, digest_of(edits) if edits else "")
 
 
 def _told(ids: Sequence[UUID]) -> Iterator[Answer]:
     rows = RunEvent.objects.using(database()).filter(run__in=ids, kind="approval.answered")
     for run_id, data, actor_name, at in rows.values_list("run_id", "data", "actor_name", "at"):
         if isinstance(data, dict):
-            yield Answer(run_id, str(data.get("request")), actor_name, str(data.get("verdict")), at)
+            request, verdict = str(data.get("request")), str(data.get("verdict"))
+            yield Answer(run_id, request, actor_name, verdict, at, str(data.get("edits_sha256") or ""))

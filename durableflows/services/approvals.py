@@ -4,6 +4,7 @@ Rights, facts and edits are computed before the lock, from user code; then run, 
 Source: P9; design, section 6; R10, R22, R26, R27.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,12 +18,21 @@ from durableflows.core.approvers import PERMISSION, Approvers
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, check_text, same, sha256
 from durableflows.core.states import ApprovalState
-from durableflows.errors import AlreadyDecided, FactsChanged, InvalidState, NotAllowed, TooLate
+from durableflows.errors import (
+    AlreadyDecided,
+    DurableflowsError,
+    FactsChanged,
+    InvalidState,
+    NotAllowed,
+    TooLate,
+)
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.locks import lock_request, lock_run, lock_step
 from durableflows.rights import Right, Standing
 from durableflows.services.requests import declared, differences, facts_on, renew_facts, request_for
 from durableflows.transactions import database, transact
+
+logger = logging.getLogger("durableflows.approvals")
 
 TURNS = 5
 """How often an answer begins again when the run has changed while its facts were computed."""
@@ -123,7 +133,13 @@ def _edits(run: WorkflowRun, request: ApprovalRequest, given: Answer, facts: Que
     spec = declared(run, request.step).approval
     if spec is None or spec.edits is None:
         raise InvalidState("nothing of this request may be changed: approve or reject it as it is")
-    return edits.read(spec.edits, given.edits, facts.binding)
+    try:
+        return edits.read(spec.edits, given.edits, facts.binding)
+    except DurableflowsError:
+        raise
+    except Exception as error:  # of a validator of the project
+        logger.exception("the edits of request %s cannot be checked", request.pk)
+        raise InvalidState(f"the edits cannot be checked now ({type(error).__name__}): nothing was decided") from error
 
 
 @transact

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from durableflows import (
     AlreadyDecided,
@@ -22,6 +22,7 @@ from durableflows import (
 )
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState, RunState
+from durableflows.doctor import verify
 from durableflows.models import ApprovalDecision, ApprovalRequest, RunEvent, WorkflowRun
 from durableflows.testing import World
 from tests.support.asking import (
@@ -169,6 +170,42 @@ def test_what_was_changed_as_approved_still_holds_on_waking(world: World):
 
     assert PAID == [USD_400]
     assert "has changed since (amount)" in WorkflowRun.objects.get(pk=other.run_id).parked_detail
+
+
+def test_values_that_were_changed_from_outside_are_found_and_raise_nothing(world: World):
+    """P13: the history says what was approved, and the bounds are looked at once more before it is used."""
+    grant(permission=APPROVE, edits=Lower)
+    mia, request = person("mia", APPROVE), asked(world)
+    answer(request, mia, edits={"amount": USD_400})
+    ApprovalDecision.objects.update(edits={"amount": {"amount_minor": 50_001, "currency": "USD"}})
+
+    world.run_until_idle()
+
+    assert state_of(request.run) is RunState.PARKED
+    assert PAID == []
+    assert [one.code for one in verify().findings] == ["answer-changed", "answer-changed"]
+
+
+def test_a_validator_that_fails_decides_nothing(world: World):
+    grant(permission=APPROVE, edits=Broken)
+    request = asked(world)
+
+    with pytest.raises(InvalidState, match=r"cannot be checked now \(ZeroDivisionError\)"):
+        answer(request, person("mia", APPROVE), edits={"amount": USD_400})
+
+    assert not ApprovalDecision.objects.exists()
+
+
+class Broken(BaseModel):
+    """Its validator has a mistake."""
+
+    amount: Money
+
+    @field_validator("amount")
+    @classmethod
+    def half(cls, amount: Money) -> Money:
+        """Divide by nothing."""
+        return Money(amount.amount_minor // 0, "USD")
 
 
 def branches() -> None:
