@@ -1,6 +1,6 @@
 """Guards of who is asked: by which right, for which amount, how many, who after them; and of what they may change."""
 
-from tests.guards.finders import AT_ONCE, EDITS, EDITS_CORE, NOBODY, WHO
+from tests.guards.finders import AT_ONCE, EDITS, EDITS_CORE, LENT_RIGHTS, NOBODY, WHO
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -219,5 +219,85 @@ GUARDS = (
         "    if request.state != ApprovalState.OPEN or (request.unanswerable_at is None) is can_be_answered:\n",
         "    if (request.unanswerable_at is None) is can_be_answered:\n",
         NOBODY + "test_a_request_that_was_answered_meanwhile_stays_as_it_is",
+    ),
+    Guard(
+        "what the giver has asked for or changed is not lent",
+        "P9",
+        "rights.py",
+        "            if giver.made(request):\n                continue\n",
+        "",
+        LENT_RIGHTS + "test_what_somebody_asked_for_is_not_lent",
+    ),
+    Guard(
+        "who acts for who asked does not answer",
+        "P9",
+        "rights.py",
+        "        if request.exclude_requester and request.exclude_delegate and self.acts_for_requester(request):\n",
+        "        if request.pk is None:\n",
+        LENT_RIGHTS + "test_what_somebody_asked_for_is_not_lent",
+    ),
+    Guard(
+        "a right is used once",
+        "P9",
+        "services/approvals.py",
+        "        if right.giver is None or right.giver.pk not in used:\n",
+        "        if right.name:\n",
+        LENT_RIGHTS + "test_giver_and_taker_are_one_vote",
+    ),
+    Guard(
+        "an answer by a lent right is the giver's",
+        "P9",
+        "votes.py",
+        "    return vote.for_person_id or vote.actor_id or vote.pk\n",
+        "    return vote.actor_id or vote.pk\n",
+        LENT_RIGHTS + "test_giver_and_taker_are_one_vote",
+    ),
+    Guard(
+        "who answers in person does so instead of a delegate",
+        "P9",
+        "services/approvals.py",
+        '    votes.void(standing, for_me, f"{given.by.get_username()} answered in person", now)\n',
+        "",
+        LENT_RIGHTS + "test_giver_and_taker_are_one_vote",
+    ),
+    Guard(
+        "who has lent a right acts in the tenant",
+        "P9",
+        "rights.py",
+        "        if not self.acts_in(tenant):  # who is not active acts nowhere\n",
+        "        if not tenant and self.person is None:\n",
+        LENT_RIGHTS + "test_both_act_in_the_tenant",
+    ),
+    Guard(
+        "lists show nothing of the giver's other tenants",
+        "P9",
+        "selectors.py",
+        "        if giver.tenants is not None:\n",
+        "        if giver is None:\n",
+        LENT_RIGHTS + "test_both_act_in_the_tenant",
+    ),
+    Guard(
+        "the giver's right holds when the run wakes",
+        "P9",
+        "decisions.py",
+        "        reason = _lent(vote, request) if vote.for_name else _lost(vote, acting)\n",
+        '        reason = "" if vote.for_name else _lost(vote, acting)\n',
+        LENT_RIGHTS + "test_the_giver_s_right_must_hold_when_the_run_wakes",
+    ),
+    Guard(
+        "who acts for who asked could not answer either",
+        "P9, P10",
+        "rights.py",
+        "        out |= {request.requester_id, *(taker.pk for taker in takers)}\n",
+        "        out |= {request.requester_id} if takers is not None else set()\n",
+        LENT_RIGHTS + "test_who_acts_for_who_asked_could_not_answer_either",
+    ),
+    Guard(
+        "what is lent later is looked at too",
+        "P10",
+        "services/unanswerable.py",
+        "            out = {requester} | (lent.get(requester, frozenset()) if is_delegate_out else frozenset())\n",
+        "            out = {requester} if is_delegate_out else {requester}\n",
+        LENT_RIGHTS + "test_who_acts_for_who_asked_could_not_answer_either",
     ),
 )
