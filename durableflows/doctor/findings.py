@@ -148,7 +148,8 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
     "notice-overdue": (Severity.DUE, _TICKER),
     "needs-person": (
         Severity.ATTENTION,
-        _EXPLAIN + "then find out what happened: `manage.py durableflows resolve EFFECT ...`.",
+        _EXPLAIN + "then find out what happened, by the key that `manage.py durableflows show RUN` prints, and say so: "
+        "`manage.py durableflows resolve EFFECT ...`.",
     ),
     "event-unmatched": (
         Severity.ATTENTION,
