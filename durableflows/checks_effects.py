@@ -44,8 +44,12 @@ def _unanswerable(definition: WorkflowDefinition) -> Iterator[checks.CheckMessag
 
 def _unheard(definition: WorkflowDefinition) -> Iterator[checks.CheckMessage]:
     for effect in definition.effects.values():
-        if effect.accepted is not None and effect.lookup is None and effect.event is None:
-            hint = "Give it lookup=…, to ask how it stands, or event=…, for the provider to tell."
+        is_told = effect.event is not None and effect.accepted_within is not None  # without a bound nobody waits for it
+        if effect.accepted is not None and effect.lookup is None and not is_told:
+            hint = (
+                "Give it lookup=…, to ask how it stands; or event=…, for the provider to tell, with accepted_within=…, "
+                "for how long it may take."
+            )
             yield checks.Warning(
                 f"effect {effect.name} may be accepted and not done yet, and nobody says when it is: a person has to",
                 hint=hint,

@@ -107,9 +107,10 @@ def pending(receipt: Receipt) -> bool:
     [
         (used(key_window=DAY, accepted=pending), True),
         (used(key_window=DAY, accepted=pending, has_lookup=True), False),
-        (used(key_window=DAY, accepted=pending, event=lambda body: None), False),
+        (used(key_window=DAY, accepted=pending, event=lambda body: None), True),
+        (used(key_window=DAY, accepted=pending, event=lambda body: None, accepted_within=DAY), False),
     ],
-    ids=["nobody says", "lookup", "the provider tells"],
+    ids=["nobody says", "lookup", "told, and nobody waits for it", "the provider tells in time"],
 )
 def test_an_effect_that_is_accepted_and_of_which_nobody_says_when_it_is_done_is_named(
     given: EffectDefinition[Receipt], is_named: bool
