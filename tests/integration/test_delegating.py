@@ -10,9 +10,12 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from durableflows import InvalidState, NotAllowed, NotFoundError, api
+from durableflows.core.states import ApprovalState
 from durableflows.delegations import givers_of, takers_of
-from durableflows.models import Delegation
-from tests.support.offices import Office, office, person
+from durableflows.models import ApprovalDecision, Delegation
+from durableflows.selectors import waiting_for
+from tests.support.offices import ANSWER, Office, answer, office, person
+from tests.support.told_people import told
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -147,3 +150,57 @@ def test_what_was_ended_may_be_lent_again(desk: Office, eve: User):
 
     assert Delegation.objects.count() == 2
     assert givers_of(eve, now) == [desk.bo]
+
+
+def test_whoever_takes_it_answers_by_the_giver_s_right_and_the_record_says_so(desk: Office, eve: User):
+    request = desk.ask()
+    with pytest.raises(NotFoundError):
+        answer(request, eve)
+    lend(desk)
+
+    answer(request, again(eve))
+
+    vote = ApprovalDecision.objects.get()
+    assert (vote.actor_name, vote.for_name, vote.right) == ("eve", "bo", f"permission:durableflows.{ANSWER}")
+
+
+def test_after_its_end_nobody_answers_by_it(desk: Office, eve: User):
+    request = desk.ask()
+    row = lend(desk)
+    api.end_delegation(row.pk, by=desk.bo, reason="back early")
+
+    with pytest.raises(NotFoundError):
+        answer(request, again(eve))
+
+
+def test_nobody_decides_by_it_what_the_giver_has_asked_for(desk: Office, eve: User):
+    """R27, the roundabout way: not even with an own right, unless the approval allows that."""
+    request = desk.ask(by=desk.bo)
+    lend(desk)
+    eve.user_permissions.set(desk.cy.user_permissions.all())
+
+    with pytest.raises(NotAllowed, match="act for bo"):
+        answer(request, again(eve))
+    assert answer(request, desk.cy).state == ApprovalState.APPROVED
+
+
+def test_whoever_acts_for_somebody_is_told_too(desk: Office, eve: User):
+    lend(desk)
+
+    desk.asked()
+
+    assert told() == [("bo", "asked"), ("cy", "asked"), ("eve", "asked")]
+
+
+def test_who_is_lent_a_right_finds_the_request_among_those_that_wait(desk: Office, eve: User):
+    request = desk.ask()
+    now = desk.world.clock.now()
+    assert not waiting_for(again(eve), now=now).exists()
+    lend(desk)
+
+    assert [*waiting_for(again(eve), now=now)] == [request]
+
+
+def again(person: User) -> User:
+    """The account as another request reads it."""
+    return User.objects.get(pk=person.pk)
