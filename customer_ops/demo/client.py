@@ -66,6 +66,13 @@ class Person:
                 f"{verdict} of {self.name} was answered with {answer.status_code}: {words(answer.text)[:300]}"
             )
 
+    def decide_at(self, link: str, verdict: str, *, comment: str) -> str:
+        """Follow a link from a mail and answer on the page that it leads to. Returns the words of the page after it."""
+        answer = self._send(self._get(link), {"verdict": verdict, "comment": comment}, action="")
+        if answer.status_code != 200:
+            raise PageError(f"{link} answers {self.name} with {answer.status_code}: {words(answer.text)[:300]}")
+        return words(answer.text)
+
     def _get(self, path: str) -> httpx.Response:
         page = self._http.get(path)
         if page.status_code != 200:

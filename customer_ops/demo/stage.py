@@ -100,6 +100,18 @@ class Stage:
             raise StoryFailed(f"the provider was asked before the manager has answered: {seen.asked}")
         self.manager.decide(str(asked.pk), verdict, comment="Seen by the demo.")
 
+    def link_in_mail(self, request: RefundRequest, name: str) -> str:
+        """The link in the mail that asks somebody to decide on a refund."""
+        begins = f"{self.place.url}/durableflows/inbox/link/"
+
+        def look() -> str:
+            for letter in Store(self.place.mailbox).letters(recipient=f"{name}@example.com"):
+                if request.charge.order.number in letter.subject and begins in letter.text:
+                    return next(line for line in letter.text.splitlines() if line.startswith(begins))
+            return ""
+
+        return self.wait(lambda: look() or None, what=f"the mail to {name}")
+
     def finish(self, request: RefundRequest, state: RefundState, *, refunds: int) -> Evidence:
         """Wait for the run's end, and compare rows, page, mail and the provider's books."""
         assert request.run_id is not None

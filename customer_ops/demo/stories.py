@@ -6,11 +6,13 @@ the rows, never a span of time.
 
 from collections.abc import Callable
 
+import httpx
+
 from customer_ops.celery import app
 from customer_ops.demo.evidence import REFUNDS, Evidence
 from customer_ops.demo.stage import Stage, StoryFailed
 from customer_ops.models import RefundRequest, RefundState
-from durableflows.models import ProviderEvent, SideEffect, StepRun
+from durableflows.models import ApprovalDecision, ProviderEvent, SideEffect, StepRun
 
 
 def small_refund(stage: Stage) -> str:
@@ -30,6 +32,21 @@ def rejected_refund(stage: Stage) -> str:
     request = stage.ask(stage.order(large=True))
     stage.decide(request, "reject")
     return _end(stage.finish(request, RefundState.REJECTED, refunds=0))
+
+
+def decided_by_mail(stage: Stage) -> str:
+    """The manager is told by mail. A scanner opens the link and decides nothing; the manager follows it and approves."""
+    request = stage.ask(stage.order(large=True))
+    link = stage.link_in_mail(request, "manager")
+    opened = [httpx.request(method, link).status_code for method in ("HEAD", "GET", "POST") for _ in range(2)]
+    if opened != [302] * len(opened) or ApprovalDecision.objects.filter(request__run_id=request.run_id).exists():
+        raise StoryFailed(f"a scanner at the link was answered with {opened}, and something was decided")
+    stage.manager.decide_at(link, "approve", comment="Seen in the mail.")
+    seen = stage.finish(request, RefundState.REFUNDED, refunds=1)
+    vote = ApprovalDecision.objects.get(request__run_id=request.run_id)
+    if (vote.actor_name, vote.door) != ("manager", "mail link"):
+        raise StoryFailed(f"{seen}, decided by {vote.actor_name} by {vote.door}")
+    return f"{_end(seen)}; opened {len(opened)} times before"
 
 
 def lost_answer(stage: Stage) -> str:
@@ -129,6 +146,7 @@ STORIES: dict[str, Callable[[Stage], str]] = {
     "small refund": small_refund,
     "large refund, approved": approved_refund,
     "large refund, rejected": rejected_refund,
+    "large refund, by mail": decided_by_mail,
     "answer lost": lost_answer,
     "pending, then a webhook": pending_refund,
     "child killed after the act": killed_child,
