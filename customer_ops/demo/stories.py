@@ -35,7 +35,7 @@ def rejected_refund(stage: Stage) -> str:
 
 
 def decided_by_mail(stage: Stage) -> str:
-    """The manager is told by mail. A scanner opens the link and decides nothing; the manager follows it and approves."""
+    """The manager is told by mail. A scanner opens the link and decides nothing; the manager approves there."""
     request = stage.ask(stage.order(large=True))
     link = stage.link_in_mail(request, "manager")
     opened = [httpx.request(method, link).status_code for method in ("HEAD", "GET", "POST") for _ in range(2)]

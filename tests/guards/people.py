@@ -13,14 +13,6 @@ GUARDS = (
         NOTICES + "test_a_reminder_that_may_have_been_given_is_not_given_again",
     ),
     Guard(
-        "of reminders that were missed one is given",
-        "P2",
-        "services/notices.py",
-        "next((moment for moment in moments if moment > now), None)",
-        "next((moment for moment in moments if moment > request.remind_at), None)",
-        NOTICES + "test_after_an_outage_people_are_reminded_once_of_all_that_was_missed",
-    ),
-    Guard(
         "a notice is in one worker's hand",
         "P2",
         "services/notices.py",
@@ -34,7 +26,7 @@ GUARDS = (
         "services/notices.py",
         "select_for_update(no_key=True).filter(OPEN, pk=notification_id)",
         "select_for_update(no_key=True).filter(pk=notification_id)",
-        PEOPLE_AT_ONCE + "test_one_of_many_workers_gives_a_notice",
+        NOTICES + "test_a_message_that_comes_twice_gives_a_notice_once",
     ),
     Guard(
         "nobody is told of what can be answered no more",
@@ -59,6 +51,7 @@ GUARDS = (
         "superusers=False, now=now) if may_answer(request, person)]\n    if named",
         "superusers=False, now=now)]\n    if named",
         NOTICES + "test_who_asked_is_not_told_even_with_the_right",
+        covered_by="the right is asked for again before somebody is told",
     ),
     Guard(
         "what a notifier quotes is kept without the token",

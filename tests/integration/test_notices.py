@@ -15,6 +15,7 @@ from durableflows.core.states import ApprovalState, RunState
 from durableflows.doctor import examine
 from durableflows.models import Announcement, ApprovalRequest, Notification, WorkflowRun
 from durableflows.notifiers import Notice
+from durableflows.notify import deliver
 from durableflows.services import cleanup, notices
 from durableflows.signals import alert
 from durableflows.testing import Boundary, Crash, crash_at
@@ -366,6 +367,13 @@ def test_a_message_that_is_lost_is_sent_again(desk: Office):
     desk.world.clock.advance(seconds=15)
     desk.world.run_until_idle()
 
+    assert told() == [("bo", "asked"), ("cy", "asked")]
+
+
+def test_a_message_that_comes_twice_gives_a_notice_once(desk: Office):
+    desk.asked()
+
+    assert not any(deliver(row.pk) for row in Notification.objects.all())
     assert told() == [("bo", "asked"), ("cy", "asked")]
 
 
