@@ -4,7 +4,6 @@ Rights, facts and edits are computed before the lock, from user code; then run, 
 Source: P9; design, section 6; R10, R22, R26, R27.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,7 +12,7 @@ from uuid import UUID
 
 from durableflows import clock, journal, progress, questions, votes
 from durableflows.boundaries import Boundary, cross
-from durableflows.core import decide, edits, free_text
+from durableflows.core import decide, edits, free_text, log_lines
 from durableflows.core.approvers import PERMISSION, Approvers
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, check_text, same, sha256
@@ -32,7 +31,7 @@ from durableflows.rights import Right, Standing
 from durableflows.services.requests import declared, differences, facts_on, renew_facts, request_for
 from durableflows.transactions import database, transact
 
-logger = logging.getLogger("durableflows.approvals")
+logger = log_lines.logger("durableflows.approvals")
 
 TURNS = 5
 """How often an answer begins again when the run has changed while its facts were computed."""
