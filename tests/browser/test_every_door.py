@@ -124,10 +124,7 @@ def test_whoever_loses_the_right_or_the_account_while_the_page_is_open_decides_n
     admin = visit(desk.url, "admin").go(f"/admin/auth/user/?q={name}")
     admin.get_by_role("link", name=name, exact=True).click()
     if loss == "the right":
-        admin.locator("#id_user_permissions_to option").evaluate_all(
-            "all => all.forEach(one => { one.selected = true; })"
-        )
-        admin.locator("#id_user_permissions_remove, #id_user_permissions_remove_link").first.click()
+        admin.get_by_role("button", name="Remove all user permissions").click()
         admin.get_by_role("button", name="Save", exact=True).click()
         expect(admin.locator("body")).to_contain_text("was changed successfully")
     else:

@@ -10,8 +10,9 @@ from typing import Protocol
 from playwright.sync_api import Page, expect
 
 from tests.support.browser import Person
-from tests.support.browser_refunds import Desk, ask, open_question
+from tests.support.browser_refunds import Desk, ask, open_question, until_shown
 
+INBOX = "/durableflows/inbox/"
 REQUESTS = "/admin/durableflows/approvalrequest/"
 
 
@@ -41,7 +42,18 @@ class SeveralAtOnce:
         return page
 
 
-DOORS: Mapping[str, Door] = {"admin page": AdminPage(), "admin, several at once": SeveralAtOnce()}
+class InboxPage:
+    """The decision page of the inbox."""
+
+    def open(self, person: Person, order: str) -> Page:
+        page = person.go(INBOX)
+        link = page.get_by_role("link", name=re.compile(rf"\border {order}\b"))
+        until_shown(page, link, what=f"the question about order {order}")
+        link.click()
+        return page
+
+
+DOORS: Mapping[str, Door] = {"admin page": AdminPage(), "admin, several at once": SeveralAtOnce(), "inbox": InboxPage()}
 """By name."""
 
 

@@ -100,9 +100,14 @@ def open_question(manager: Person, order: str) -> Page:
     page = manager.go("/admin/")
     page.get_by_role("link", name="Approval requests").first.click()
     link = page.get_by_role("link", name=re.compile(rf"\border {order}\b"))
-    _reload_until(page, lambda: link.count() > 0, what=f"the question about order {order}")
+    until_shown(page, link, what=f"the question about order {order}")
     link.click()
     return page
+
+
+def until_shown(page: Page, what_is_waited_for: Locator, *, what: str) -> None:
+    """Load the page anew until something stands on it."""
+    _reload_until(page, lambda: what_is_waited_for.count() > 0, what=what)
 
 
 def decide(page: Page, verdict: str, *, comment: str = "") -> None:
