@@ -1,5 +1,6 @@
 """One request: the page where it is decided, and the page after. GET and HEAD show, a POST decides (R24)."""
 
+from functools import partial
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -13,6 +14,7 @@ from durableflows.reading import deciding
 from durableflows.reading.answers import DecisionForm
 from durableflows.reading.before import earlier
 from durableflows.reading.freed import freed_by
+from durableflows.reading.looking import once
 from durableflows.reading.standing import visible
 from durableflows.services.requests import differences
 from durableflows.views.doors import UNSENT, Context, Door
@@ -39,8 +41,9 @@ class Decision(Door):
         return self.page(asked, more)
 
     def followed(self, asked: ApprovalRequest) -> ApprovalLink | None:
-        """The link in a mail by which the person has come, if by any."""
-        return links.followed(self.request.GET.get(LINK, ""), asked, self.request.user)
+        """The link in a mail by which the person has come, if by any; looked up once."""
+        find = partial(links.followed, self.request.GET.get(LINK, ""), asked, self.request.user)
+        return once(self.request, f"link to {asked.pk}", find)
 
     def post(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
         asked, form = self.asked(request_id), DecisionForm(request.POST)
@@ -68,7 +71,8 @@ class Decision(Door):
     def page(self, asked: ApprovalRequest, more: Context, *, status: int = 200) -> HttpResponse:
         """Show the request as it is now."""
         around = {"freed": freed_by(asked), "earlier": earlier(asked, visible(self.request))}
-        context = {**around, **deciding.decision(self.request, asked, more, door=DOOR)}
+        door = BY_LINK if self.followed(asked) else DOOR
+        context = {**around, **deciding.decision(self.request, asked, more, door=door)}
         return self.show("decision.html", context, status=status)
 
 

@@ -179,7 +179,7 @@ def test_an_answer_needs_a_post_with_the_token_in_its_body(
 ) -> None:
     """R24: POST without CSRF token; POST with the token in the query string only."""
     person = visit(manager, strict=True)
-    token = str(person.client.get(person.address(asked)).context["csrf_token"])
+    token = str(person.client.get(person.address(asked), follow=True).context["csrf_token"])
     fields = person.fields(asked, "approve", asked.facts_digest, "")
     before = rows()
 

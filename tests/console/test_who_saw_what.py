@@ -10,7 +10,7 @@ from durableflows import InvalidState, NotAllowed, NotFoundError, api, clock
 from durableflows.models import ApprovalDecision, ApprovalRequest, RequestView
 from durableflows.services.seen import facts_at
 from tests.support.bonus import PERMISSION, SHOWN
-from tests.support.doors import Admin, Several
+from tests.support.doors import Admin, Inbox, MailLink, Several
 from tests.support.pages import Ask, Browse, People, address, answer, text
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,8 @@ def test_other_facts_and_another_door_are_other_looks(asked: ApprovalRequest, ma
     client.get(address(asked))
     SHOWN["amount"] = {"amount_minor": 90000, "currency": "USD"}
     assert answer(client, asked).status_code == 409  # and shows the new ones
-    Several(manager).look(asked)
+    for door in (Several, Inbox, MailLink):
+        door(manager).look(asked)
 
     fresh = ApprovalRequest.objects.get()
     looks = list(RequestView.objects.values_list("door", "facts_digest"))
@@ -43,6 +44,8 @@ def test_other_facts_and_another_door_are_other_looks(asked: ApprovalRequest, ma
         ("admin", asked.facts_digest),
         ("admin", fresh.facts_digest),
         ("admin, several at once", fresh.facts_digest),
+        ("inbox", fresh.facts_digest),
+        ("mail link", fresh.facts_digest),
     ]
     assert facts_at(fresh, fresh.facts_digest) == fresh.binding
     assert facts_at(fresh, asked.facts_digest) == asked.binding

@@ -17,8 +17,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from durableflows import FactsChanged, NotAllowed, NotFoundError, TooLate, api
-from durableflows.models import ApprovalRequest
+from durableflows import FactsChanged, NotAllowed, NotFoundError, TooLate, api, clock, links
+from durableflows.models import ApprovalLink, ApprovalRequest
 from durableflows.selectors import may_answer
 from durableflows.services.requests import request_for
 
@@ -168,6 +168,27 @@ class Inbox(Admin):
         return reverse("durableflows:decision", args=[asked.pk])
 
 
+class MailLink(Inbox):
+    """The inbox's page as a link in a mail opens it, with the link's id in the address of the form."""
+
+    def __init__(self, person: User | None, *, strict: bool = False) -> None:
+        super().__init__(person, strict=strict)
+        self._links: dict[Any, tuple[str, Any]] = {}
+
+    def address(self, asked: ApprovalRequest) -> str:
+        return reverse("durableflows:link", args=[self._link(asked)[0]])
+
+    def target(self, asked: ApprovalRequest) -> str:
+        return f"{super().address(asked)}?link={self._link(asked)[1]}"
+
+    def _link(self, asked: ApprovalRequest) -> tuple[str, Any]:
+        """Token and id of the mail's link: to whoever is here, or of somebody else's mail that a stranger has found."""
+        if asked.pk not in self._links:
+            token = links.mint(asked, self.person or User.objects.earliest("pk"), clock.now())
+            self._links[asked.pk] = (token, ApprovalLink.objects.get(token_digest=links.digest_of(token)).pk)
+        return self._links[asked.pk]
+
+
 class Several(Web):
     """The admin's page that answers several at once, with one row."""
 
@@ -212,6 +233,7 @@ DOORS: Mapping[str, type[Visit]] = {
     "admin page": Admin,
     "admin, several at once": Several,
     "inbox page": Inbox,
+    "mail link": MailLink,
 }
 """By name. See the module's text."""
 WEB: Mapping[str, type[Web]] = {name: door for name, door in DOORS.items() if issubclass(door, Web)}
