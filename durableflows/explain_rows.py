@@ -1,7 +1,7 @@
 """What an explanation of a run is made of: its rows, bounded, in a few queries. Reads only; for `explain` alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from durableflows import clock, providers
@@ -36,20 +36,29 @@ def read(run: WorkflowRun) -> Rows:
     one while it waits for a provider."""
     alias = database()
     events = RunEvent.objects.using(alias).filter(run=run).select_related("step").order_by("-sequence")
-    effects = SideEffect.objects.using(alias).filter(run=run).select_related("step").order_by("-created_at", "-id")
     decisions = ApprovalDecision.objects.using(alias).filter(request__run=run).order_by("-at", "-id")
-    now = clock.now()
+    return replace(
+        read_standing(run, clock.now()),
+        events=list(events.defer("step__input", "step__output")[:EVENTS_SHOWN])[::-1],
+        decisions=list(decisions[:ROWS_READ]),
+    )
+
+
+def read_standing(run: WorkflowRun, now: datetime) -> Rows:
+    """The same without events and decisions: what the run's standing is read from. Three queries, and two as there."""
+    alias = database()
+    effects = SideEffect.objects.using(alias).filter(run=run).select_related("step").order_by("-created_at", "-id")
     steps = list(
         StepRun.objects.using(alias).filter(run=run, state__in=[str(state) for state in STEP_OPEN])[:ROWS_READ]
     )
     known = list(effects.defer("arguments", "step__input", "step__output")[:ROWS_READ])[::-1]
     return Rows(
         now=now,
-        events=list(events.defer("step__input", "step__output")[:EVENTS_SHOWN])[::-1],
+        events=[],
         steps=steps,
         effects=known,
         requests=list(ApprovalRequest.objects.using(alias).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]),
-        decisions=list(decisions[:ROWS_READ]),
+        decisions=[],
         release_unknown=_unknown_release(run, now) if any(step.state == StepState.READY for step in steps) else "",
         breakers=_breakers(steps, known),
     )

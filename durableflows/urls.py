@@ -1,14 +1,18 @@
-"""Addresses of the inbox and of monitors: `path("durableflows/", include("durableflows.urls"))` in a project."""
+"""Addresses of the inbox, the console and monitors: `path("durableflows/", include("durableflows.urls"))`."""
 
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from durableflows.views.asked import AskedFor
 from durableflows.views.badge import Badge
+from durableflows.views.bulk import BulkAction
 from durableflows.views.decision import Decided, Decision
 from durableflows.views.inbox import Inbox
 from durableflows.views.link import FollowLink
 from durableflows.views.monitor import HealthPage, Metrics
+from durableflows.views.run import RunHistory, RunLedger, RunPage, RunPeople, RunState
+from durableflows.views.run_actions import Resolve, RunAction
+from durableflows.views.runs import RunList
 from durableflows.views.tables import Table
 
 
@@ -34,4 +38,13 @@ urlpatterns = [
     path("inbox/<uuid:request_id>/", Decision.as_view(), name="decision"),
     path("inbox/<uuid:request_id>/decided/", Decided.as_view(), name="decided"),
     path("inbox/<uuid:request_id>/asked/", AskedFor.as_view(), name="asked"),
+    path("runs/", RunList.as_view(), name="runs"),
+    path("runs/bulk/", BulkAction.as_view(), name="bulk"),
+    path("runs/<uuid:run_id>/", RunPage.as_view(), name="run"),
+    path("runs/<uuid:run_id>/ledger/", RunLedger.as_view(), name="run-ledger"),
+    path("runs/<uuid:run_id>/people/", RunPeople.as_view(), name="run-people"),
+    path("runs/<uuid:run_id>/state/", RunState.as_view(), name="run-state"),
+    path("runs/<uuid:run_id>/history/", RunHistory.as_view(), name="run-history"),
+    path("runs/<uuid:run_id>/do/<slug:verb>/", RunAction.as_view(), name="action"),
+    path("runs/<uuid:run_id>/effects/<uuid:effect_id>/", Resolve.as_view(), name="resolve"),
 ]

@@ -21,6 +21,7 @@ from durableflows.core.definition import (
     StepKind,
     WorkflowDefinition,
 )
+from durableflows.core.layout import edges
 from durableflows.core.payload import JSON
 from durableflows.core.until import Expires
 from durableflows.explain_words import plain
@@ -125,21 +126,6 @@ def _seconds(span: timedelta | None) -> float | None:
 
 def _name(function: object) -> str | None:
     return None if function is None else str(getattr(function, "__name__", type(function).__name__))
-
-
-def edges(step: StepDefinition) -> Iterator[tuple[str, str]]:
-    """Where a run can go from a step, and when: "" for whatever the body returns."""
-    if step.approval is not None:
-        yield step.approval.approved, "approved"
-        yield step.approval.rejected, "rejected"
-        if step.approval.fallback:
-            yield step.approval.fallback, "nobody answered"
-    else:
-        yield from ((to, "") for to in step.to)
-    if step.on_refused is not None:
-        yield step.on_refused, "refused"
-    if step.on_failure is not None:
-        yield step.on_failure, "failed"
 
 
 def waits(step: StepDefinition) -> tuple[str, ...]:

@@ -97,6 +97,7 @@ class SideEffect(EngineRow):
                 name="durableflows_effect_open",
             ),
             models.Index("provider", REFERENCE, name="durableflows_effect_reference"),
+            models.Index(fields=["provider", "run"], name="durableflows_effect_provider"),
         ]
 
     def __str__(self) -> str:

@@ -131,6 +131,13 @@ class WorkflowRun(EngineRow):
             models.Index(fields=["workflow", "state", "-created_at"], name="durableflows_run_list"),
             models.Index(fields=["subject_type", "subject_id"], name="durableflows_run_subject"),
             models.Index(fields=["owner", "-created_at"], name="durableflows_run_owner"),
+            # The console's list: in the order of starting, narrowed to one state or tenant, or found by its key.
+            models.Index(fields=["-created_at", "-id"], name="durableflows_run_started"),
+            models.Index(fields=["-created_at"], condition=Q(ended_at__isnull=True), name="durableflows_run_live"),
+            models.Index(fields=["state", "-created_at"], name="durableflows_run_state_list"),
+            models.Index(fields=["tenant", "-created_at"], name="durableflows_run_tenant"),
+            models.Index(fields=["business_key"], opclasses=["varchar_pattern_ops"], name="durableflows_run_search"),
+            models.Index(fields=["error_class"], condition=~Q(error_class=""), name="durableflows_run_error"),
         ]
 
     def __str__(self) -> str:

@@ -115,6 +115,7 @@ class StepRun(EngineRow):
                 name="durableflows_step_held",
             ),
             models.Index(fields=["lease_task_id"], condition=Q(state="RUNNING"), name="durableflows_step_task"),
+            models.Index(fields=["error_class"], condition=~Q(error_class=""), name="durableflows_step_error"),
         ]
 
     def __str__(self) -> str:

@@ -127,7 +127,7 @@ def workflows() -> list[str]:
     return names if len(names) > 1 else []
 
 
-def page(request: HttpRequest, choice: Chosen) -> Window:
+def page(request: HttpRequest, choice: Chosen) -> Window[ApprovalRequest]:
     """Read the rows of one page."""
     if choice.problem:
         return Window([], "", "")

@@ -7,33 +7,36 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
-from durableflows.models import ApprovalRequest
+Row = TypeVar("Row", bound=Model)
 
 PAGE = 25
 ORDERS = {
     "soonest": ("expires_at", "id"),
     "newest": ("-id",),  # ids are UUIDv7: the order of creation, without ties
     "oldest": ("id",),
+    "last started": ("-created_at", "-id"),
+    "first started": ("created_at", "id"),
 }
+"""The first field of an order is a moment, or the id itself; the id settles ties."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CURSOR = re.compile(r"(\d{1,17})\.([0-9a-f]{32})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Window(Generic[Row]):
     """The rows of a page, and the cursors of the pages beside it; '' where there is none."""
 
-    rows: list[ApprovalRequest]
+    rows: list[Row]
     earlier: str
     later: str
 
 
-def window(rows: QuerySet[ApprovalRequest], order: str, *, after: str = "", before: str = "") -> Window:
+def window(rows: QuerySet[Row], order: str, *, after: str = "", before: str = "") -> Window[Row]:
     """Read one page by one query; a cursor that is none counts as none, and gives the first page.
 
     order   one of ORDERS
@@ -42,31 +45,30 @@ def window(rows: QuerySet[ApprovalRequest], order: str, *, after: str = "", befo
     place = _read(after)
     if place is not None:
         found = _beyond(rows, fields, place)
-        return Window(found[:PAGE], _write(found[0]) if found else "", _more(found))
+        return Window(found[:PAGE], _write(found[0], fields) if found else "", _more(found, fields))
     place = _read(before)
     if place is not None:
         found = _beyond(rows, _turned(fields), place)
         shown = found[:PAGE][::-1]
-        return Window(shown, _write(shown[0]) if len(found) > PAGE else "", _write(shown[-1]) if shown else "")
+        earlier = _write(shown[0], fields) if len(found) > PAGE else ""
+        return Window(shown, earlier, _write(shown[-1], fields) if shown else "")
     found = list(rows.order_by(*fields)[: PAGE + 1])
-    return Window(found[:PAGE], "", _more(found))
+    return Window(found[:PAGE], "", _more(found, fields))
 
 
-def _more(found: Sequence[ApprovalRequest]) -> str:
-    return _write(found[PAGE - 1]) if len(found) > PAGE else ""
+def _more(found: Sequence[Model], fields: Sequence[str]) -> str:
+    return _write(found[PAGE - 1], fields) if len(found) > PAGE else ""
 
 
-def _beyond(
-    rows: QuerySet[ApprovalRequest], fields: Sequence[str], place: tuple[datetime, UUID]
-) -> list[ApprovalRequest]:
+def _beyond(rows: QuerySet[Row], fields: Sequence[str], place: tuple[datetime, UUID]) -> list[Row]:
     """The rows that come after a place, one more than a page."""
-    values: dict[str, Any] = {"expires_at": place[0], "id": place[1]}
+    values: dict[str, Any] = {_first(fields): place[0], "id": place[1]}
     reached, beyond = Q(), Q()
     for field in fields:
         name, verb = field.lstrip("-"), "lt" if field.startswith("-") else "gt"
         beyond |= reached & Q(**{f"{name}__{verb}": values[name]})
         reached &= Q(**{name: values[name]})
-    first = fields[0].lstrip("-")
+    first = _first(fields)
     # Said once more for the first field alone, so that its index leads to the place.
     bound = Q(**{f"{first}__{'lte' if fields[0].startswith('-') else 'gte'}": values[first]})
     return list(rows.filter(bound & beyond).order_by(*fields)[: PAGE + 1])
@@ -76,8 +78,13 @@ def _turned(fields: Sequence[str]) -> tuple[str, ...]:
     return tuple(field[1:] if field.startswith("-") else f"-{field}" for field in fields)
 
 
-def _write(row: ApprovalRequest) -> str:
-    return f"{(row.expires_at - EPOCH) // timedelta(microseconds=1)}.{row.pk.hex}"
+def _first(fields: Sequence[str]) -> str:
+    return fields[0].lstrip("-")
+
+
+def _write(row: Model, fields: Sequence[str]) -> str:
+    at = EPOCH if _first(fields) == "id" else getattr(row, _first(fields))
+    return f"{(at - EPOCH) // timedelta(microseconds=1)}.{row.pk.hex}"
 
 
 def _read(cursor: str) -> tuple[datetime, UUID] | None:

@@ -36,6 +36,8 @@ class Door(View):
     """Lets in who is logged in."""
 
     request: HttpRequest
+    folder = "inbox"
+    home = "durableflows:inbox"
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Send strangers to log in; answer 400 and 403 for what no query takes, and where tenants are not known."""
@@ -64,7 +66,7 @@ class Door(View):
         return asked
 
     def show(self, template: str, context: Context, *, status: int = 200) -> HttpResponse:
-        """Show a page of the inbox; a project may have its own template of the same name."""
-        base = {"seen_at": now_of(self.request), "list_address": reverse("durableflows:inbox")}
-        page = render(self.request, f"durableflows/inbox/{template}", {**base, **context}, status=status)
+        """Show a page; a project may have its own template of the same name."""
+        base = {"seen_at": now_of(self.request), "list_address": reverse(self.home)}
+        page = render(self.request, f"durableflows/{self.folder}/{template}", {**base, **context}, status=status)
         return guarded(page)

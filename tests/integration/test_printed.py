@@ -24,6 +24,7 @@ from durableflows import (
 )
 from durableflows.core import registry
 from durableflows.core.definition import StepKind
+from durableflows.core.layout import edges
 from durableflows.management import matrices, matrix, plans
 from tests.integration.test_command import data, said
 from tests.support.asking import USD_500, Lower, grant
@@ -226,7 +227,7 @@ def test_a_plan_as_a_graph_draws_every_step_edge_and_effect():
     assert text.startswith("flowchart TD\n    begin((begin)) --> step_pack\n")
     for node in workflow.steps.values():
         assert f"    step_{node.name}" in text
-        for to, when in plans.edges(node):
+        for to, when in edges(node):
             assert f"    step_{node.name} -->{f'|{when}|' if when else ''} step_{to}\n" in text
     assert text.count("-.->") == 2
     assert data("plan", "send", "--graph")["mermaid"] == text.strip()

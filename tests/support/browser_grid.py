@@ -14,6 +14,7 @@ STOCK, UNFOLD, MAILS = "stock", "unfold", "mails"
 ADMINS = (STOCK, UNFOLD)
 ADMIN = "/admin/durableflows"
 INBOX = "/durableflows/inbox"
+RUNS = "/durableflows/runs"
 
 Made = Mapping[str, Mapping[str, str]]
 """Where rows are: see `browser_rows.Grid`."""
@@ -63,6 +64,10 @@ def _in_inbox(name: str, page: str = "") -> Callable[[Made], str]:
 
 def _run(name: str) -> Callable[[Made], str]:
     return lambda made: f"{ADMIN}/workflowrun/{made[name]['run']}/change/"
+
+
+def _console(name: str, page: str = "") -> Callable[[Made], str]:
+    return lambda made: f"{RUNS}/{made[name]['run']}/{page}"
 
 
 def _at(path: str) -> Callable[[Made], str]:
@@ -135,6 +140,29 @@ def _answer_several_too_late(page: Page, made: Made) -> None:
     )
     page.get_by_role("button", name="Reject").click()
     expect(page.locator("body")).to_contain_text("0 of 2 answered")
+
+
+def _give_a_day(page: Page, _made: Made) -> None:
+    page.get_by_label("More time, in hours").fill("24")
+    page.get_by_role("button", name="Show what it would do").click()
+
+
+def _cancel_without_a_reason(page: Page, _made: Made) -> None:
+    """Send the form as a browser does that does not look at what is required."""
+    page.locator("form[data-df-once]").evaluate("form => { form.noValidate = true; }")
+    page.get_by_role("button", name="Cancel it").click()
+
+
+def _choose_all(page: Page, _made: Made) -> None:
+    for box in page.locator("#df-list [type=checkbox]").all():
+        box.check()
+    page.get_by_role("button", name="Pause").click()
+
+
+def _open_doubt(page: Page, _made: Made) -> None:
+    page.locator("#df-list a").first.click()
+    page.get_by_role("link", name="Ledger").click()
+    page.get_by_role("link", name="Say what happened").first.click()
 
 
 def _open_first_row(page: Page, _made: Made) -> None:
@@ -231,6 +259,29 @@ SIGHTS = (
         skins=ADMINS,
         act=_open_first_row,
     ),
+    Sight("console", _at(f"{RUNS}/"), "admin", "Waiting for people"),
+    Sight("console-narrowed", _at(f"{RUNS}/?owner=agent&state=FAILED"), "admin", "Refund"),
+    Sight("console-empty", _at(f"{RUNS}/?q=nothing-like-this"), "admin", "Nothing was found."),
+    Sight("console-run", _console("found"), "admin", "Steps in time"),
+    Sight("console-run-waiting", _console("waiting"), "admin", "Waiting for a decision"),
+    Sight("console-run-ledger", _console("found", "ledger/"), "admin", "payments.refund"),
+    Sight("console-run-people", _console("decided", "people/"), "admin", "Measured it."),
+    Sight("console-run-state", _console("found", "state/"), "admin", "The seal on this checkpoint holds"),
+    Sight("console-run-history", _console("found", "history/"), "admin", "The chain holds"),
+    Sight("console-cancel", _console("waiting", "do/cancel/"), "admin", "It cannot be taken back"),
+    Sight(
+        "console-cancel-refused",
+        _console("waiting", "do/cancel/"),
+        "admin",
+        "the reason stays on the record",
+        act=_cancel_without_a_reason,
+    ),
+    Sight("console-extend", _console("waiting", "do/extend/"), "admin", "What it would do now", act=_give_a_day),
+    Sight("console-bulk", _at(f"{RUNS}/?show=people"), "admin", "Pause it", act=_choose_all),
+    Sight("console-verdict", _at(f"{RUNS}/?show=doubt"), "admin", "Your verdict", act=_open_doubt),
+    Sight("console-run-hostile", _console("hostile"), "admin", "Steps in time"),
+    Sight("console-ledger-hostile", _console("hostile", "ledger/"), "admin", "window.hostile=3"),
+    Sight("console-run-endless", _console("endless", "state/"), "admin", "What it knows"),
     Sight("not-found", _at("/orders/none/"), "agent", "no such"),
     Sight("mails", _at("/"), "", "Your refund", skins=(MAILS,)),
     Sight("mail-hostile", _at("/?to=script"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),

@@ -1,0 +1,107 @@
+"""The same verb on several runs: what it would do to each, and what became of each. Writes nothing itself.
+
+Each run is a transaction of its own: what one of them refuses keeps none of the others from being done.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+
+from durableflows.core.money import Money
+from durableflows.core.operate import sums
+from durableflows.core.payload import sha256
+from durableflows.errors import DurableflowsError
+from durableflows.explain_words import full_stop
+from durableflows.models import WorkflowRun
+from durableflows.reading.acting import Looked, do, look, may, problems
+from durableflows.reading.looking import as_id
+from durableflows.reading.runs import seen
+from durableflows.reading.verbs import IN_BULK, VERBS, ReasonForm, Verb
+from durableflows.reading.window import PAGE
+
+Context = dict[str, Any]
+DONE, CHANGED, REFUSED = "good", "look", "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run: what the verb would do to it, and what became of it. `digest`: of the preview that is shown."""
+
+    run: WorkflowRun
+    looked: Looked
+    digest: str
+    result: str = ""
+    tone: str = ""
+
+
+class Bulk:
+    """A verb on the runs that were chosen; those that the person may not see are not there."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        given = request.POST if request.method == "POST" else request.GET
+        self.request, self.back = request, given.get("back", "")
+        name = given.get("verb", "")
+        self.verb: Verb | None = VERBS[name] if name in IN_BULK else None
+        ids = list(dict.fromkeys(one for text in given.getlist("run") if (one := as_id(text)) is not None))
+        self.is_cut = len(ids) > PAGE
+        self.ids: list[UUID] = ids[:PAGE]
+        self.reason = ReasonForm(request.POST if request.method == "POST" else None)
+
+    def rows(self) -> Iterator[Row]:
+        """Each run with its preview, in the order in which they were chosen."""
+        assert self.verb is not None
+        found = {run.pk: run for run in seen(self.request).filter(pk__in=self.ids)}
+        for run_id in self.ids:
+            if run_id in found:
+                yield self._row(found[run_id], self.verb.name)
+
+    def _row(self, run: WorkflowRun, verb: str) -> Row:
+        if not may(verb, run, self.request.user):
+            looked = Looked("You may not do this with it: durableflows.operate_run is needed, in its tenant.", (), "")
+        else:
+            looked = look(verb, run, self.request.user, {})
+        return Row(run, looked, sha256(looked.text))
+
+    def done(self) -> Iterator[Row]:
+        """Do it to one after the other, where the preview is still the one that was shown."""
+        assert self.verb is not None
+        for row in self.rows():
+            tone, result = self._do(row, self.verb)
+            yield Row(row.run, row.looked, row.digest, result, tone)
+
+    def _do(self, row: Row, verb: Verb) -> tuple[str, str]:
+        if row.looked.refused:
+            return REFUSED, row.looked.refused
+        if self.request.POST.get(f"shown-{row.run.pk}") != row.digest:
+            return CHANGED, "Not done: it has changed since you looked. Look at it again."
+        try:
+            do(verb.name, row.run, self.request.user, self.reason.cleaned_data["reason"], {})
+        except DurableflowsError as error:
+            return REFUSED, full_stop(str(error))
+        return DONE, verb.did
+
+    def context(self, rows: list[Row]) -> Context:
+        """All that the page shows."""
+        can = [row for row in rows if not row.looked.refused]
+        return {
+            "verb": self.verb,
+            "rows": rows,
+            "can_count": len(can),
+            "reason": self.reason,
+            "problems": list(problems(self.reason)),
+            "back": self.back if self.back.startswith("?") else "",
+            "is_cut": self.is_cut,
+            "most": PAGE,
+            "money": list(_money(can)),
+        }
+
+
+def _money(rows: list[Row]) -> Iterator[tuple[str, tuple[Money, ...]]]:
+    """The sums of all rows, by what is known of them."""
+    names = dict.fromkeys(part.words for row in rows for part in row.looked.parts if part.money)
+    for words in names:
+        parts = [part for row in rows for part in row.looked.parts if part.words == words]
+        yield words, sums(amount for part in parts for amount in part.money)

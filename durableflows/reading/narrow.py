@@ -1,0 +1,143 @@
+"""Which runs a view of the console keeps, and what its fields find: conditions on rows, each led by an index (R39).
+
+Reads nothing itself. Each keeps of the runs that the person may see those under it, never more.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Q, QuerySet
+
+from durableflows.core.states import EffectState, ParkedReason, RunState, StepState
+from durableflows.doctor.due import MARGIN_SECONDS, WHEN
+from durableflows.doctor.rows import Scope
+from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.reading.looking import as_id
+from durableflows.transactions import database
+
+Runs = QuerySet[WorkflowRun]
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+AGES: Mapping[str, tuple[str, str, timedelta]] = {
+    "hour": ("in the last hour", "gte", HOUR),
+    "day": ("in the last 24 hours", "gte", DAY),
+    "week": ("in the last 7 days", "gte", 7 * DAY),
+    "over-hour": ("more than an hour ago", "lt", HOUR),
+    "over-day": ("more than a day ago", "lt", DAY),
+    "over-week": ("more than 7 days ago", "lt", 7 * DAY),
+    "over-month": ("more than 30 days ago", "lt", 30 * DAY),
+}
+"""When a run was started: the words, and which side of which moment."""
+
+
+def under(choice: str, runs: Runs, now: datetime) -> Runs:
+    """Keep the runs of a view; all of them under an unknown one."""
+    live = runs.filter(ended_at__isnull=True)
+    match choice:
+        case "live":
+            return live
+        case "stuck":
+            return live.filter(pk__in=_any_of(*_late(now), _parked()))
+        case "people":
+            return live.filter(pk__in=_any_of(_all().filter(state=RunState.WAITING_HUMAN), _parked(), _for_person()))
+        case "doubt":
+            return runs.filter(pk__in=_any_of(_doubtful(), _all().filter(state=RunState.NEEDS_RECONCILIATION)))
+        case "failing":
+            return runs.filter(pk__in=_any_of(_retried(), _parked(ParkedReason.OUR_CODE), _failed(now)))
+    return runs
+
+
+def _all() -> Runs:
+    return WorkflowRun.objects.using(database()).order_by()
+
+
+def _steps() -> QuerySet[StepRun]:
+    return StepRun.objects.using(database()).order_by()
+
+
+def _any_of(*rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The ids of runs that any of these names: each found by its own index, then brought together."""
+    first, *rest = (one.values("pk" if one.model is WorkflowRun else "run_id") for one in rows)
+    return first.union(*rest, all=True)
+
+
+def _parked(reason: str = "") -> Runs:
+    parked = _all().filter(state=RunState.PARKED)
+    return parked.filter(parked_reason=reason) if reason else parked.exclude(parked_reason=ParkedReason.PAUSED)
+
+
+def _late(now: datetime) -> Iterator[QuerySet[Any]]:
+    """What the doctor calls late: nothing has come for it although its time is over."""
+    scope, before = Scope(now, None, None), now - timedelta(seconds=MARGIN_SECONDS)
+    for rows, field in WHEN.values():
+        yield rows(scope).order_by().filter(**{f"{field}__lt": before})
+
+
+def _for_person() -> QuerySet[StepRun]:
+    states = [str(StepState.NEEDS_RECONCILIATION), str(StepState.WAITING)]
+    return _steps().filter(state__in=states, needs_person=True)
+
+
+def _doubtful() -> QuerySet[SideEffect]:
+    """Unknown, or sent and never answered; one that was sent this moment is only under way."""
+    effects = SideEffect.objects.using(database()).order_by()
+    sent = Q(state=EffectState.DISPATCHED, in_doubt_since__isnull=False)
+    open_ones = [str(EffectState.DISPATCHED), str(EffectState.UNKNOWN)]
+    return effects.filter(state__in=open_ones).filter(Q(state=EffectState.UNKNOWN) | sent)
+
+
+def _retried() -> QuerySet[StepRun]:
+    return _steps().filter(state=StepState.RETRY_SCHEDULED)
+
+
+def _failed(now: datetime) -> Runs:
+    ends = [str(RunState.FAILED), str(RunState.COMPENSATION_FAILED)]
+    return _all().filter(state__in=ends, ended_at__gte=now - DAY)
+
+
+def found(words: str, runs: Runs) -> Runs:
+    """The run of an id; else those whose business key begins with the words, or whose subject has them as its id."""
+    wanted = as_id(words)
+    if wanted is not None:
+        return runs.filter(pk=wanted)
+    keyed = _all().filter(business_key__startswith=words.strip())
+    return runs.filter(pk__in=_any_of(keyed, _about(words.strip())))
+
+
+def _about(subject_id: str) -> Runs:
+    # Each kind by name, so that the index on kind and id leads to them.
+    kinds = list(ContentType.objects.values_list("pk", flat=True))
+    return _all().filter(subject_type__in=kinds, subject_id=subject_id)
+
+
+def with_fields(given: Mapping[str, str], runs: Runs, now: datetime) -> Runs:
+    """Keep what fits each field that is filled in."""
+    for name in ("workflow", "state", "tenant"):
+        if given[name]:
+            runs = runs.filter(**{name: given[name]})
+    if given["age"] in AGES:
+        _words, side, span = AGES[given["age"]]
+        runs = runs.filter(**{f"created_at__{side}": now - span})
+    if given["owner"]:
+        runs = runs.filter(_owned(given["owner"]))
+    if given["subject"]:
+        runs = runs.filter(pk__in=_about(given["subject"]).values("pk"))
+    if given["provider"]:
+        effects = SideEffect.objects.using(database()).filter(provider=given["provider"]).order_by()
+        runs = runs.filter(pk__in=effects.values("run_id"))
+    return runs.filter(pk__in=_erring(given["error"])) if given["error"] else runs
+
+
+def _owned(name: str) -> Q:
+    """By the account of that name; of one that is gone, by the name that was kept."""
+    users: Any = get_user_model()
+    person = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
+    return Q(owner_name=name) if person is None else Q(owner=person)
+
+
+def _erring(name: str) -> QuerySet[Any]:
+    """Runs that have met an error of this class, named in full or by its last part."""
+    named = ~Q(error_class="") & (Q(error_class=name) | Q(error_class__endswith=f".{name}"))
+    return _any_of(_all().filter(named), _steps().filter(named))

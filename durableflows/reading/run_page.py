@@ -1,0 +1,175 @@
+"""What the pages of one run show, each by a few queries however long the run is (R39). Reads only.
+
+Who sees a run only because of having started it sees how it stands, and not the values that it works with: whoever
+may view or operate runs in its tenant does. What looks secret is masked for everybody.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from durableflows.core.payload import JSON, redact
+from durableflows.doctor.chains import wrong_in_chains
+from durableflows.explain import standing_of
+from durableflows.integrity import Seal, state_seal
+from durableflows.models import (
+    ApprovalRequest,
+    Artifact,
+    RunEvent,
+    Signal,
+    StepAttempt,
+    StepRun,
+    WorkflowRun,
+)
+from durableflows.reading.diagram import diagram
+from durableflows.reading.gantt import chart
+from durableflows.reading.runs import subject_words
+from durableflows.reading.standing import now_of
+from durableflows.selectors import OPERATE, VIEW, VIEW_REQUESTS
+from durableflows.tenants import acts_in
+from durableflows.transactions import database
+
+Context = dict[str, Any]
+STEPS_SHOWN, ROWS_SHOWN, EVENTS_SHOWN = 100, 200, 100
+CHECKED_AT_ONCE = 500
+"""A history of so many events is checked whenever it is shown; a longer one when somebody asks."""
+HIDDEN = "hidden"
+
+PAGES = {
+    "run": "Overview",
+    "run-ledger": "Ledger",
+    "run-people": "Answers and signals",
+    "run-state": "What it knows",
+    "run-history": "History",
+}
+
+
+def frame(request: HttpRequest, run: WorkflowRun, page: str) -> Context:
+    """What stands on top of each page: how the run stands, and where its other pages are."""
+    tabs = [(words, reverse(f"durableflows:{name}", args=[run.pk]), name == page) for name, words in PAGES.items()]
+    return {
+        "run": run,
+        "subject": subject_words(run),
+        "tabs": tabs,
+        "explanation": standing_of(run, now_of(request)),
+        "sees_values": sees_values(request, run),
+    }
+
+
+def sees_values(request: HttpRequest, run: WorkflowRun) -> bool:
+    """May the person see what the run works with, and not only how it stands? Raises TenantsUnknown."""
+    person = request.user
+    return (person.has_perm(OPERATE) or person.has_perm(VIEW)) and acts_in(person, run.tenant)
+
+
+def shown(value: JSON, *, sees: bool) -> JSON:
+    """A stored value as this person may see it."""
+    if sees:
+        return redact(value)
+    if isinstance(value, dict):
+        return dict.fromkeys(value, HIDDEN)
+    return HIDDEN if value is not None else None
+
+
+def overview(request: HttpRequest, run: WorkflowRun) -> Context:
+    """The steps on a line of time, the diagram with the way it has come, and the runs that it has started."""
+    steps = list(_steps(run).defer("input", "output", "stood", "joined").order_by("-created_at", "-id")[:STEPS_SHOWN])
+    steps.reverse()
+    rows = StepAttempt.objects.using(database()).filter(step__in=[step.pk for step in steps]).order_by("-id")
+    tries: dict[UUID, list[StepAttempt]] = defaultdict(list)
+    for one in reversed(list(rows[:ROWS_SHOWN])):
+        tries[one.step_id].append(one)
+    children = WorkflowRun.objects.using(database()).filter(parent=run).order_by("created_at", "id")
+    return {
+        "chart": chart(run, steps, tries, now_of(request)),
+        "diagram": diagram(run, steps),
+        "steps": [(step, tries[step.pk]) for step in steps],
+        "rows_shown": STEPS_SHOWN,
+        "children": list(children.defer("data", "manifest")[:ROWS_SHOWN]),
+    }
+
+
+def _steps(run: WorkflowRun) -> Any:
+    return StepRun.objects.using(database()).filter(run=run)
+
+
+def people(request: HttpRequest, run: WorkflowRun, *, sees: bool) -> Context:
+    """The run's requests with who decided, and the signals that came for it."""
+    rows = ApprovalRequest.objects.using(database()).filter(run=run).select_related("step").order_by("id")
+    requests = list(rows.defer("step__input", "step__output").prefetch_related("decisions")[:ROWS_SHOWN])
+    signals = Signal.objects.using(database()).filter(run=run).select_related("used_by")[:ROWS_SHOWN]
+    sees_all = sees and (request.user.has_perm(OPERATE) or request.user.has_perm(VIEW_REQUESTS))
+    return {
+        "requests": [
+            (one, _decision(one) if sees_all or one.requester_id == request.user.pk else "") for one in requests
+        ],
+        "signals": [(one, shown(one.payload, sees=sees)) for one in signals],
+    }
+
+
+def _decision(asked: ApprovalRequest) -> str:
+    return reverse("durableflows:decision", args=[asked.pk])
+
+
+SEALS = {
+    Seal.HOLDS: ("good", "The seal on this checkpoint holds: it is as the engine wrote it."),
+    Seal.KEY_GONE: ("look", "The seal cannot be proved: its key is no longer in STATE_KEYS."),
+    Seal.BROKEN: (
+        "bad",
+        "The seal does not match: this checkpoint was changed from outside, and no step begins with it.",
+    ),
+}
+
+
+def state(run: WorkflowRun, *, sees: bool) -> Context:
+    """What the run remembers at its checkpoint, how people have changed it, its result and its artifacts."""
+    edits = RunEvent.objects.using(database()).filter(run=run, kind="run.edited").order_by("-sequence")[:ROWS_SHOWN]
+    masked = shown(run.data, sees=sees)
+    artifacts = Artifact.objects.using(database()).filter(run=run).order_by("-id")[:ROWS_SHOWN]
+    return {
+        "facts": list(masked.items()) if isinstance(masked, dict) else [("state", masked)],
+        "seal": SEALS[state_seal(run)],
+        "result": shown(run.result, sees=sees),
+        "edits": [(one, shown(one.data, sees=sees)) for one in edits],
+        "artifacts": list(artifacts),
+        "labels": list(run.labels.items()) if isinstance(run.labels, dict) else [],
+        "limits": list(_limits(run)),
+    }
+
+
+def _limits(run: WorkflowRun) -> Iterator[tuple[str, object, object]]:
+    """Each counter, and the limit that it may come to: "" for none."""
+    limits = run.budget if isinstance(run.budget, dict) else {}
+    counted = {
+        "attempts": run.attempts_count,
+        "tool_calls": run.tool_calls_count,
+        "model_calls": run.model_calls_count,
+        "iterations": run.iterations_count,
+        "cost_usd": run.cost_usd.normalize() if run.cost_usd else 0,
+    }
+    for name, count in counted.items():
+        limit = limits.get(name)
+        if count or limit is not None:
+            yield name, count, "" if limit is None else limit
+
+
+def history(request: HttpRequest, run: WorkflowRun, *, sees: bool) -> Context:
+    """One page of the events, newest first, where the next one begins, and whether the chain holds."""
+    rows = RunEvent.objects.using(database()).filter(run=run).select_related("step").order_by("-sequence")
+    before = request.GET.get("before", "")
+    if before.isdecimal() and len(before) < 10:
+        rows = rows.filter(sequence__lt=int(before))
+    events = list(rows.defer("step__input", "step__output")[:EVENTS_SHOWN])
+    is_more = len(events) == EVENTS_SHOWN and events[-1].sequence > 1
+    is_checked = run.event_sequence <= CHECKED_AT_ONCE or "check" in request.GET
+    return {
+        "events": [(event, shown(event.data, sees=sees)) for event in events],
+        "older": events[-1].sequence if is_more else None,
+        "is_paged": bool(before),
+        "is_checked": is_checked,
+        "wrong": [text for _code, _run, text in wrong_in_chains([run])] if is_checked else [],
+    }

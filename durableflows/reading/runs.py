@@ -1,0 +1,204 @@
+"""The list of runs: what a person chooses in its address, and the rows that it shows in words.
+
+The same few queries however many runs there are and are shown; nothing is counted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib.contenttypes.models import ContentType
+from django.http import HttpRequest
+from django.utils.timesince import timesince
+
+from durableflows.core import registry
+from durableflows.core.states import RunState
+from durableflows.explain_words import plain, state_words
+from durableflows.models import WorkflowRun
+from durableflows.reading import narrow
+from durableflows.reading.inbox import LONGEST_SEARCH
+from durableflows.reading.looking import once
+from durableflows.reading.standing import now_of
+from durableflows.reading.window import Window, window
+from durableflows.selectors import OPERATE, runs_for
+
+CHOICES = {
+    "all": "All",
+    "live": "Not ended",
+    "stuck": "Stuck",
+    "people": "Waiting for people",
+    "doubt": "In doubt",
+    "failing": "Failing now",
+}
+MEANS = {
+    "all": "Every run that you may see.",
+    "live": "Runs that have not ended.",
+    "stuck": "Runs that stand still although nobody paused them, or whose next thing is overdue.",
+    "people": "Runs that go on only when a person decides, answers or looks.",
+    "doubt": "Runs of which something may have happened outside, and nobody knows yet.",
+    "failing": "Runs that are tried again after an error, are parked by one, or have failed in the last 24 hours.",
+}
+NOTHING = {
+    "all": "There are no runs that you may see.",
+    "live": "Every run has ended.",
+    "stuck": "Nothing is stuck.",
+    "people": "Nothing waits for a person.",
+    "doubt": "Nothing is in doubt.",
+    "failing": "Nothing is failing.",
+}
+ORDERS = {"": "last started", "first": "first started"}
+SORTS = [("", "Newest first"), ("first", "Oldest first")]
+FIELDS = ("workflow", "state", "age", "owner", "tenant", "subject", "provider", "error")
+LATER = ("owner", "tenant", "subject", "provider", "error")
+"""The fields that are folded away until one is filled in."""
+
+
+class RunListForm(forms.Form):
+    """What an address may say. What is no choice counts as none: old links and mistyped ones show a list."""
+
+    show = forms.CharField(required=False)
+    q = forms.CharField(required=False, max_length=LONGEST_SEARCH, label="Search")
+    sort = forms.CharField(required=False)
+    after = forms.CharField(required=False)
+    before = forms.CharField(required=False)
+    workflow = forms.CharField(required=False, max_length=LONGEST_SEARCH)
+    state = forms.CharField(required=False, max_length=LONGEST_SEARCH)
+    age = forms.CharField(required=False, max_length=LONGEST_SEARCH)
+    owner = forms.CharField(required=False, max_length=LONGEST_SEARCH, label="Started by")
+    tenant = forms.CharField(required=False, max_length=LONGEST_SEARCH)
+    subject = forms.CharField(required=False, max_length=LONGEST_SEARCH, label="Subject’s id")
+    provider = forms.CharField(required=False, max_length=LONGEST_SEARCH)
+    error = forms.CharField(required=False, max_length=LONGEST_SEARCH, label="Error class")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the list shows, read from its address. `problem`: why nothing was searched."""
+
+    show: str
+    search: str
+    sort: str
+    fields: dict[str, str]
+    after: str
+    before: str
+    problem: str = ""
+
+    def address(self, **other: str) -> str:
+        """The query of a list that differs in these from this one; it begins at its first page."""
+        kept = {"show": self.show, "q": self.search, "sort": self.sort, **self.fields} | other
+        if kept["show"] == "all":
+            kept["show"] = ""
+        return f"?{urlencode({name: value for name, value in kept.items() if value})}"
+
+    @property
+    def here(self) -> str:
+        """The query of this very page."""
+        return self.address(after=self.after, before=self.before)
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Is anything searched or filled in?"""
+        return bool(self.search or any(self.fields.values()))
+
+    @property
+    def is_unfolded(self) -> bool:
+        """Is one of the fields filled in that are folded away?"""
+        return any(self.fields[name] for name in LATER)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run as the list shows it."""
+
+    run: WorkflowRun
+    name: str
+    subject: str
+    since: str
+    why: str
+    state: str
+
+
+def seen(request: HttpRequest) -> narrow.Runs:
+    """The runs that the person may see; built once a page. Raises TenantsUnknown."""
+    return once(request, "seen runs", lambda: runs_for(request.user))
+
+
+def may_act(request: HttpRequest) -> bool:
+    """Has the person the right to operate runs at all? Each run's tenant is looked at when it is acted on."""
+    return bool(once(request, "operates", lambda: request.user.has_perm(OPERATE)))
+
+
+def chosen(request: HttpRequest) -> Chosen:
+    """Read what the list is asked for."""
+    form = RunListForm(request.GET)
+    form.is_valid()
+    given: dict[str, str] = {name: form.cleaned_data.get(name, "") for name in form.fields}
+    show = given["show"] if given["show"] in CHOICES else "all"
+    sort = given["sort"] if given["sort"] in ORDERS else ""
+    problems = [str(problem) for name in form.errors for problem in form.errors[name]]
+    fields = {name: given[name] for name in FIELDS}
+    return Chosen(show, given["q"], sort, fields, given["after"], given["before"], " ".join(problems))
+
+
+def tabs(choice: Chosen) -> Iterator[tuple[str, str, bool]]:
+    """Each saved view: its words, where it leads, and whether it is shown."""
+    for name, words in CHOICES.items():
+        yield words, choice.address(show=name), name == choice.show
+
+
+def selects(choice: Chosen) -> Iterator[tuple[str, str, list[tuple[str, str]], str]]:
+    """The fields with a choice: name, label, choices, and what is chosen."""
+    workflows = sorted({name for name, _ in registry.known()} | {choice.fields["workflow"]} - {""})
+    yield "workflow", "Workflow", [(name, name) for name in workflows], choice.fields["workflow"]
+    states = [(str(state), state_words(state).capitalize()) for state in RunState]
+    yield "state", "State", states, choice.fields["state"]
+    ages = [(name, words.capitalize()) for name, (words, *_) in narrow.AGES.items()]
+    yield "age", "Started", ages, choice.fields["age"]
+
+
+def texts(choice: Chosen) -> Iterator[tuple[str, str, str]]:
+    """The fields to type into: name, label, and what is typed."""
+    for name in LATER:
+        yield name, str(RunListForm.base_fields[name].label or name.capitalize()), choice.fields[name]
+
+
+def page(request: HttpRequest, choice: Chosen) -> Window[WorkflowRun]:
+    """Read the rows of one page: without what runs remember, which no cell shows (R31)."""
+    if choice.problem:
+        return Window([], "", "")
+    now = now_of(request)
+    runs = narrow.with_fields(choice.fields, narrow.under(choice.show, seen(request), now), now)
+    runs = narrow.found(choice.search, runs) if choice.search else runs
+    light = runs.defer("data", "manifest", "budget", "labels", "result", "trace_context")
+    return window(light, ORDERS[choice.sort], after=choice.after, before=choice.before)
+
+
+def listed(runs: list[WorkflowRun], request: HttpRequest) -> list[Row]:
+    """Say each run in words."""
+    now = now_of(request)
+    return [_row(run, now) for run in runs]
+
+
+def _row(run: WorkflowRun, now: datetime) -> Row:
+    age = timesince(run.created_at, now, depth=1).replace("\u00a0", " ") if now > run.created_at else ""
+    return Row(run, run.business_key, subject_words(run), f"{age or '0 minutes'} ago", why(run), run.word)
+
+
+def subject_words(run: WorkflowRun) -> str:
+    """What the run is about: "refund request 17"; '' where it is about nothing that is kept."""
+    if run.subject_type_id is None or not run.subject_id:
+        return ""
+    kind: Any = ContentType.objects.get_for_id(run.subject_type_id).model_class()
+    return f"{kind._meta.verbose_name if kind else 'object'} {run.subject_id}"
+
+
+def why(run: WorkflowRun) -> str:
+    """Why it does not go on, in a line; '' while it does, or when it has done what it should."""
+    if run.alert:
+        return plain(run.alert)
+    if run.parked_reason:
+        return plain(f"{run.parked_reason}: {run.parked_detail}")
+    return plain(run.error_text or run.cancel_reason)

@@ -1,0 +1,237 @@
+"""A console with a million runs, and what its pages take: for `python -m tests.measure_console`.
+
+The rows are made by SQL from a few that the engine wrote: most have ended, one in a hundred waits, is parked, is in
+doubt or is tried again, and one in fifty thousand is of a rare workflow, tenant, provider and error.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.contrib.auth.models import Permission, User
+from django.db import connection, models
+from django.test import Client
+from django.test.runner import DiscoverRunner
+from django.test.utils import CaptureQueriesContext, setup_test_environment
+
+from durableflows import Money, api
+from durableflows.models import RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
+from durableflows.reading.window import EPOCH
+from durableflows.runner import run_step
+from tests.support.bonus import PERMISSION, declare
+
+RUNS = "/durableflows/runs/"
+MOST_QUERIES, MOST_MILLISECONDS, TURNS = 15, 1000.0, 5
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one page took: queries, and milliseconds of several turns."""
+
+    name: str
+    queries: int
+    milliseconds: list[float]
+
+    @property
+    def is_slow(self) -> bool:
+        """Did it take more than it may?"""
+        return self.queries >= MOST_QUERIES or max(self.milliseconds) >= MOST_MILLISECONDS
+
+    def __str__(self) -> str:
+        middle, worst = statistics.median(self.milliseconds), max(self.milliseconds)
+        mark = "  SLOW" if self.is_slow else ""
+        return f"{self.name:36} {self.queries:3} queries {middle:7.1f} ms, at most {worst:7.1f} ms{mark}"
+
+
+def measured(runs: int, events: int, long: int) -> Iterator[Taken]:
+    """Make a database with so many runs, and look at each page of the console as an operator."""
+    setup_test_environment()
+    runner = DiscoverRunner(verbosity=0, interactive=False)
+    old = runner.setup_databases()
+    try:
+        client = crowd(runs, events, long)
+        for name, address in pages():
+            yield _taken(name, client, address)
+    finally:
+        runner.teardown_databases(old)
+
+
+def crowd(runs: int, events: int, long: int) -> Client:
+    """All of it; the person may operate every run."""
+    declare()
+    operator, asker = User.objects.create_user("operator"), User.objects.create_user("asker")
+    operator.user_permissions.add(Permission.objects.get(codename="operate_run"))
+    asker.user_permissions.add(Permission.objects.get(codename=PERMISSION.partition(".")[2]))
+    run = api.start("bonus", {"amount": Money(60000, "USD"), "customer": "Ada"}, by=asker, subject=asker, version=1)
+    for name in ("prepare", "ask"):
+        run_step(run.pk, StepRun.objects.get(run=run, name=name).pk)
+    _effect(run)
+    _copy(run.pk, runs, events)
+    _vary()
+    _lengthen(run.pk, long)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+    client = Client()
+    client.force_login(operator)
+    return client
+
+
+def _effect(run: WorkflowRun) -> None:
+    SideEffect.objects.create(
+        run=run,
+        step=StepRun.objects.filter(run=run).latest("id"),
+        step_name="pay",
+        operation="bonus.give",
+        key="key",
+        effect="bonus.give",
+        provider="bank",
+        request_digest="0" * 64,
+        state="CONFIRMED",
+        receipt={"id": "b_1"},
+        created_at=run.created_at,
+    )
+
+
+def _copy(run_id: UUID, count: int, events: int) -> None:
+    """Runs a second apart, each with its steps, tries, effect and events. Ids sort by time, as UUIDv7 do."""
+    numbers = f"FROM generate_series(1, {count}) AS n"
+    stamp = "lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - n * 1000::bigint), 12, '0')"
+    new_id = f"({stamp} || '7' || substr(md5('{{0}}' || n::text), 1, 19))::uuid"
+    at = "now() - n * interval '1 second'"
+    run_of = new_id.format("run")
+    tables: list[tuple[type[models.Model], dict[str, str], str]] = [
+        (
+            WorkflowRun,
+            {
+                "id": run_of,
+                "business_key": "'bonus-' || n",
+                "subject_id": "(n % 100000)::text",
+                "state": "'SUCCEEDED'",
+                "created_at": at,
+                "changed_at": at,
+                "ended_at": f"{at} + interval '1 second'",
+            },
+            f"id = '{run_id}'",
+        ),
+    ]
+    for step in StepRun.objects.filter(run=run_id).order_by("id"):
+        changed = {
+            "id": new_id.format(step.name),
+            "run_id": run_of,
+            "state": "'SUCCEEDED'",
+            "came_from_id": "NULL",
+            "ended_at": at,
+            "resend_at": "NULL",
+            "wake_at": "NULL",
+        }
+        tables.append((StepRun, changed, f"id = '{step.pk}'"))
+        changed = {"id": new_id.format(f"try {step.name}"), "step_id": new_id.format(step.name), "started_at": at}
+        tables.append((StepAttempt, changed, f"step_id = '{step.pk}'"))
+    effect = {"id": new_id.format("effect"), "run_id": run_of, "step_id": new_id.format("ask"), "key": "'key-' || n"}
+    tables.append((SideEffect, effect, f"run_id = '{run_id}'"))
+    for number in range(1, events + 1):
+        event = {"id": new_id.format(f"event {number}"), "run_id": run_of, "sequence": str(number), "step_id": "NULL"}
+        tables.append((RunEvent, event, f"run_id = '{run_id}' AND sequence = 1"))
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")  # without looking up each foreign key
+        for model, changed, where in tables:
+            columns = [str(field.column) for field in model._meta.concrete_fields]
+            values = ", ".join(changed.get(column, f"old.{column}") for column in columns)
+            table = model._meta.db_table
+            cursor.execute(
+                f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values}"
+                f" FROM (SELECT * FROM {table} WHERE {where}) old CROSS JOIN (SELECT n {numbers}) made"
+            )
+        cursor.execute("SET session_replication_role = origin")
+
+
+def _vary() -> None:
+    """A tenth failed; one in a hundred goes on, in each way that has a view of its own; a few are of something rare."""
+    runs, steps, effects = (one._meta.db_table for one in (WorkflowRun, StepRun, SideEffect))
+    number = "substr(business_key, 7)::int"
+    open_one = "ended_at = NULL, deadline_at = now() + interval '9 days'"
+    timed_out = "error_class = 'requests.exceptions.ReadTimeout'"
+    failed = f"state = 'FAILED', {timed_out}"
+    parked = f"state = 'PARKED', {open_one}, parked_reason = 'error in our code', parked_detail = 'KeyError'"
+    retried = f"state = 'RETRY_SCHEDULED', wake_at = now() + interval '1 hour', ended_at = NULL, {timed_out}"
+    some = f"SELECT id FROM {runs} WHERE business_key LIKE 'bonus-%' AND {number} % "
+    with connection.cursor() as cursor:
+        for statement in (
+            f"UPDATE {runs} SET {failed} WHERE business_key LIKE 'bonus-%' AND {number} % 10 = 1",
+            f"UPDATE {runs} SET state = 'WAITING_HUMAN', {open_one} WHERE id IN ({some} 100 = 2)",
+            f"UPDATE {runs} SET {parked} WHERE id IN ({some} 1000 = 3)",
+            f"UPDATE {runs} SET state = 'RUNNING', {open_one} WHERE id IN ({some} 1000 = 4)",
+            f"UPDATE {runs} SET workflow = 'rare', error_class = 'rare.Error' WHERE id IN ({some} 50000 = 5)",
+            f"UPDATE {steps} SET {retried} WHERE name = 'ask' AND run_id IN ({some} 1000 = 4)",
+            f"UPDATE {effects} SET state = 'UNKNOWN', in_doubt_since = now() WHERE run_id IN ({some} 1000 = 4)",
+            f"UPDATE {effects} SET provider = 'rare' WHERE run_id IN ({some} 50000 = 5)",
+        ):
+            cursor.execute(statement)
+
+
+def _lengthen(run_id: UUID, count: int) -> None:
+    """One run with a history of so many events, chained as the engine does."""
+    from durableflows import clock, journal
+    from durableflows.models.locks import lock_run
+    from durableflows.transactions import atomic
+
+    with atomic():
+        run = lock_run(run_id)
+        for number in range(run.event_sequence, count):
+            journal.record(run, "note.written", at=clock.now(), data={"number": number})
+        run.store(*journal.FIELDS)
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Each page of the console, and where it is."""
+    for view in ("all", "live", "stuck", "people", "doubt", "failing"):
+        yield f"the list: {view}", f"{RUNS}?show={view}"
+    narrowed = {
+        "a workflow": "workflow=bonus",
+        "a rare workflow": "workflow=rare",
+        "a state": "state=FAILED",
+        "a rare state": "state=RUNNING",
+        "a state that no run is in": "state=ABANDONED",
+        "a workflow and a state": "workflow=bonus&state=FAILED",
+        "the last hour": "age=hour",
+        "older than a week": "age=over-week",
+        "an owner": "owner=asker",
+        "an owner that is none": "owner=nobody",
+        "a subject": "subject=77",
+        "a provider": "provider=bank",
+        "a rare provider": "provider=rare",
+        "an error": "error=ReadTimeout",
+        "a rare error": "error=Error",
+        "an error that is none": "error=NoSuchError",
+        "a search by key": "q=bonus-4711",
+        "a search by the beginning of a key": "q=bonus-",
+        "a search by subject": "q=77",
+        "a search that finds nothing": "q=nothing",
+        "stuck, of a rare workflow": "show=stuck&workflow=rare",
+        "oldest first": "sort=first",
+    }
+    for name, query in narrowed.items():
+        yield f"narrowed to {name}", f"{RUNS}?{query}"
+    count = WorkflowRun.objects.count()
+    for name, place in (("page 2", 24), ("the middle", count // 2), ("the last page", count - 10)):
+        run = WorkflowRun.objects.order_by("-created_at", "-id")[place]
+        cursor = f"{(run.created_at - EPOCH).total_seconds() * 1e6:.0f}.{run.pk.hex}"
+        yield f"the list: {name}", f"{RUNS}?after={cursor}"
+    long = WorkflowRun.objects.order_by("-event_sequence")[0]
+    for page in ("", "ledger/", "people/", "state/", "history/", "history/?before=2500", "history/?check=1"):
+        yield f"a run of {long.event_sequence} events: {page or 'overview'}", f"{RUNS}{long.pk}/{page}"
+    yield "a verb's page", f"{RUNS}{long.pk}/do/cancel/"
+
+
+def _taken(name: str, client: Client, address: str) -> Taken:
+    client.get(address)
+    spent = []
+    for _ in range(TURNS):
+        begun = time.perf_counter()
+        assert client.get(address).status_code == 200
+        spent.append((time.perf_counter() - begun) * 1000)
+    with CaptureQueriesContext(connection) as queries:
+        client.get(address)
+    return Taken(name, len(queries), spent)
