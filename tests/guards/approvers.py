@@ -226,7 +226,7 @@ GUARDS = (
         "rights.py",
         "            if giver.made(request):\n                continue\n",
         "",
-        LENT_RIGHTS + "test_what_somebody_asked_for_is_not_lent",
+        LENT_RIGHTS + "test_a_delegate_may_decide_by_an_own_right_where_that_is_declared",
     ),
     Guard(
         "who acts for who asked does not answer",

@@ -170,6 +170,7 @@ def test_a_delegate_may_decide_by_an_own_right_where_that_is_declared(world: Wor
     request = asked(world, by=asker)
 
     assert is_refused(request, tom)
+    assert not may_answer(request, again(tom))
     assert list(waiting_for(mia, now=world.clock.now())) == [request]
     assert answer(request, mia).state == ApprovalState.APPROVED
 
@@ -230,6 +231,7 @@ def test_both_act_in_the_tenant(world: World, giver: str, taker: str):
     request = run.requests.get()
 
     assert is_refused(request, User.objects.get(username=taker))
+    assert not may_answer(request, User.objects.get(username=taker))
     assert not waiting_for(User.objects.get(username=taker), now=world.clock.now()).exists()
 
 
