@@ -10,12 +10,20 @@ from django.db.models import QuerySet
 from customer_ops import selectors
 from customer_ops.limits import rule_that_asks
 from customer_ops.models import MAY_ASK, RefundRequest
-from durableflows import Facts, NeedsHuman, Run
+from durableflows import Approvers, Band, Facts, Money, NeedsHuman, Run
 
 if TYPE_CHECKING:
     from customer_ops.workflows import RefundState
 
 EARLIER_SHOWN = 5
+FINANCE = "finance"
+"""The group of those who sign off what is too much for a manager."""
+MANAGER = Approvers(permission="customer_ops.approve_refund")
+BANDS = (
+    *(Band(up_to=limit, by=MANAGER) for limit in (Money(500_000, "USD"), Money(500_000, "EUR"), Money(750_000, "JPY"))),
+    Band(up_to=None, by=Approvers(groups=[FINANCE], quorum=2)),
+)
+"""Who signs a refund off: a manager up to 5,000 dollars; above that, or in another currency, two of finance."""
 
 
 def needs_sign_off(request: RefundRequest) -> bool:

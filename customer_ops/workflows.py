@@ -50,9 +50,9 @@ class Refund(Workflow[RefundState]):
     sign_off = approval(
         title="Refund {amount} for order {order}",
         shows=policies.refund_facts,
-        permission="customer_ops.approve_refund",
+        bands=policies.BANDS,
+        amount="amount",
         exclude_requester=True,
-        quorum=1,
         expires=timedelta(days=3),
         on_expiry=Escalate("customer_ops.approve_any_refund", then="deny"),
         approved="pay",

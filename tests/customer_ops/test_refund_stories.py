@@ -5,16 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 from django.conf import LazySettings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
-from customer_ops import selectors, services
+from customer_ops import policies, selectors, services
 from customer_ops.gateways.payments import PaymentsClient
-from customer_ops.models import Charge, Customer, Mail, RefundRequest, Ticket
+from customer_ops.models import Charge, Customer, Mail, RefundRequest, RefundState, Ticket
 from customer_ops.sandbox.control import RunningSandbox
-from durableflows import Money, api
+from durableflows import Money, NotFoundError, api
 from durableflows.core.states import RunState
 from durableflows.models import WorkflowRun
 from durableflows.testing import World, effect_states, open_request, virtual
@@ -365,3 +365,26 @@ def test_effects_of_a_refund_are_confirmed(world: World, payments: PaymentsClien
         ("payments.refund", "CONFIRMED"),
         ("mail.send", "CONFIRMED"),
     ]
+
+
+def test_two_of_finance_sign_off_what_is_too_much_for_a_manager(
+    world: World, payments: PaymentsClient, agent: User, manager: User
+) -> None:
+    finance = Group.objects.create(name=policies.FINANCE)
+    first, second = make_user(name="fin-1"), make_user(name="fin-2")
+    finance.user_set.add(first, second)
+    amount = Money(500_001, "USD")
+    request = ask(charge_of(payments, amount), amount, agent)
+    world.run_until_idle()
+
+    with pytest.raises(NotFoundError):
+        answer(request, "approve", manager)
+    answer(request, "approve", first)
+    world.run_until_idle()
+    request.refresh_from_db()
+    assert request.state == RefundState.PENDING
+    answer(request, "approve", second)
+    world.run_until_idle()
+
+    request.refresh_from_db()
+    assert request.state == RefundState.REFUNDED

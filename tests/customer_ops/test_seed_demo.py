@@ -62,6 +62,8 @@ def test_people_have_their_rights_and_no_more(db: None) -> None:
     assert has("director", "customer_ops.approve_any_refund")
     assert not has("manager", "customer_ops.change_customer")
     assert User.objects.get(username="admin").is_superuser
+    finance = User.objects.filter(groups__name="finance").order_by("username")
+    assert [one.username for one in finance] == ["admin", "director"]
     assert authenticate(username="agent", password=PASSWORD)
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from customer_ops.gateways.payments import create_charge
 from customer_ops.models import Charge, Customer, Order, Ticket
+from customer_ops.policies import FINANCE
 from durableflows import Money, StepFailure
 
 CUSTOMERS = (
@@ -65,6 +66,9 @@ PEOPLE: dict[str, tuple[bool, tuple[tuple[str, str], ...]]] = {
 }
 
 
+OF_FINANCE = ("director", "admin")
+
+
 class Command(BaseCommand):
     """Fill an empty desk."""
 
@@ -82,6 +86,7 @@ class Command(BaseCommand):
         for name in (*PEOPLE, "admin"):
             _make_person(name, password)
         self.stdout.write(f"people: {', '.join((*PEOPLE, 'admin'))}")
+        Group.objects.get_or_create(name=FINANCE)[0].user_set.set(User.objects.filter(username__in=OF_FINANCE))
         customers = [_make_customer(name) for name in CUSTOMERS]
         self.stdout.write(f"customers: {len(customers)}")
         provider = _made_up if without_payments else _charge_at_provider
