@@ -7,6 +7,7 @@ from durableflows.views.asked import AskedFor
 from durableflows.views.badge import Badge
 from durableflows.views.bulk import BulkAction
 from durableflows.views.decision import Decided, Decision
+from durableflows.views.delegations import Delegations, EndDelegation
 from durableflows.views.inbox import Inbox
 from durableflows.views.link import FollowLink
 from durableflows.views.monitor import HealthPage, Metrics
@@ -14,6 +15,7 @@ from durableflows.views.run import RunHistory, RunLedger, RunPage, RunPeople, Ru
 from durableflows.views.run_actions import Resolve, RunAction
 from durableflows.views.runs import RunList
 from durableflows.views.tables import Table
+from durableflows.views.words import Ask, Assign, Reply, Withdraw
 
 
 class AnyText(StringConverter):
@@ -31,6 +33,8 @@ urlpatterns = [
     path("metrics", Metrics.as_view(), name="metrics"),
     path("inbox/", Inbox.as_view(), name="inbox"),
     path("inbox/export/<str:what>.csv", Table.as_view(), name="export"),
+    path("inbox/delegations/", Delegations.as_view(), name="delegations"),
+    path("inbox/delegations/<uuid:delegation_id>/end/", EndDelegation.as_view(), name="end-delegation"),
     path("inbox/badge/", Badge.as_view(), name="badge"),
     # With and without the last slash, and whatever follows: an address that no route takes is logged as it is.
     path("inbox/link/<durableflows_text:token>/", FollowLink.as_view(), name="link"),
@@ -38,6 +42,10 @@ urlpatterns = [
     path("inbox/<uuid:request_id>/", Decision.as_view(), name="decision"),
     path("inbox/<uuid:request_id>/decided/", Decided.as_view(), name="decided"),
     path("inbox/<uuid:request_id>/asked/", AskedFor.as_view(), name="asked"),
+    path("inbox/<uuid:request_id>/ask/", Ask.as_view(), name="ask"),
+    path("inbox/<uuid:request_id>/assign/", Assign.as_view(), name="assign"),
+    path("inbox/<uuid:request_id>/reply/", Reply.as_view(), name="reply"),
+    path("inbox/<uuid:request_id>/withdraw/", Withdraw.as_view(), name="withdraw"),
     path("runs/", RunList.as_view(), name="runs"),
     path("runs/bulk/", BulkAction.as_view(), name="bulk"),
     path("runs/<uuid:run_id>/", RunPage.as_view(), name="run"),

@@ -11,7 +11,6 @@ from django import forms
 from django.utils.timesince import timesince
 
 from durableflows.core import free_text, registry, until
-from durableflows.core.approval import Rung
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
@@ -19,7 +18,7 @@ from durableflows.core.until import Expires
 from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.explain_words import full_stop
 from durableflows.models import ApprovalRequest
-from durableflows.reading.who import asked_later, asked_now, names_of
+from durableflows.reading.who import names_of, rungs_of
 from durableflows.rights import Standing, shown_to
 from durableflows.selectors import refusal
 from durableflows.services.requests import differences
@@ -71,22 +70,21 @@ def _does(step: StepDefinition) -> str:
 
 def rules(asked: ApprovalRequest) -> list[tuple[str, str]]:
     """Say who may decide, how many must, and what happens when nobody does."""
-    rungs = [Rung.load(rung, asked.quorum) for rung in asked.ladder[asked.ladder_position :]]
-    if asked.asked_of is None:
+    by, later = asked.asked_of, rungs_of(asked)
+    if by is None:
         return [("Who may decide", f"{asked.closed_reason[:1].upper()}{asked.closed_reason[1:]}")]
-    those, later = asked_now(asked), asked_later(asked)
-    names = names_of([those, *later])
+    names = names_of([by, *(rung.by for rung in later)])
     people = "One person" if asked.quorum == 1 else f"{asked.quorum} people"
-    who = those.words(names)
+    who = by.words(names)
     found = [
-        ("Who may decide", f"{who[:1].upper()}{who[1:]}{f' ({asked.band})' if asked.band else ''}"),
+        ("Who may decide", f"{who[0].upper()}{who[1:]}{f' ({asked.band})' if asked.band else ''}"),
         ("How many must approve", f"{people}; one rejection is enough to reject"),
     ]
     if asked.exclude_requester:
         found.append(
             ("Who may not", f"{asked.requester_name or 'Whoever'}, who asked for it, not even as an administrator")
         )
-    next_ = [f"{one.words(names)} are asked {_time(rung.expires)}" for one, rung in zip(later, rungs, strict=True)]
+    next_ = [f"{rung.by.words(names)} are asked {_time(rung.expires)}" for rung in later]
     end = f"the run goes on with “{asked.fallback.replace('_', ' ')}”" if asked.fallback else "it is rejected"
     last = ", then ".join([*next_, end])
     return [*found, ("If nobody answers in time", f"{last[0].upper()}{last[1:]}")]
@@ -110,6 +108,13 @@ def why_not(asked: ApprovalRequest, person: Any, now: datetime) -> str:
         return f"The run is {run.word}: there is nothing left to decide."
     reason = refusal(asked, person if isinstance(person, Standing) else shown_to(person, now))
     return full_stop(f"{reason[:1].upper()}{reason[1:]}")
+
+
+def acts_for(asked: ApprovalRequest, standing: Standing) -> str:
+    """For whom the person would answer, who has no right of the own; '' where there is one, or none at all."""
+    by = asked.asked_of
+    rights = standing.rights(asked, by) if by is not None and asked.state == ApprovalState.OPEN else []
+    return str(rights[0].giver) if rights and rights[0].giver is not None else ""
 
 
 def shown_before(given: Mapping[str, str], asked: ApprovalRequest) -> dict[str, tuple[object, object]]:

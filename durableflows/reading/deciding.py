@@ -14,13 +14,15 @@ from django.http import HttpRequest
 
 from durableflows import api
 from durableflows.core import log_lines
-from durableflows.errors import DurableflowsError, FactsChanged, NotAllowed, TooLate
+from durableflows.errors import DurableflowsError, FactsChanged, InvalidState, NotAllowed, TooLate
 from durableflows.explain import explain_run
 from durableflows.models import ApprovalDecision, ApprovalRequest
-from durableflows.reading.answers import DecisionForm, consequences, rules, shown_before, why_not
+from durableflows.reading import edit_form
+from durableflows.reading.answers import DecisionForm, acts_for, consequences, rules, shown_before, why_not
 from durableflows.reading.facts import shown_of
 from durableflows.reading.looks import note_look
 from durableflows.reading.standing import expires_words, now_of, standing_words, waiting
+from durableflows.rights import shown_to
 
 logger = log_lines.logger("durableflows.pages")
 
@@ -53,6 +55,7 @@ def answer(request: HttpRequest, asked: ApprovalRequest, given: Mapping[str, str
         by=request.user,
         facts_digest=given["facts_digest"],
         comment=given["comment"],
+        edits=edit_form.given(asked, request.POST) if given["verdict"] == "approve" else None,
         door=door,
         origin=request.META.get("REMOTE_ADDR", ""),
     )
@@ -67,9 +70,13 @@ def refused(request: HttpRequest, asked: ApprovalRequest, form: DecisionForm, er
             return Refused(403, _outcome(asked, "You may not decide this", error), may_try_again=False)
         case FactsChanged():
             changes = shown_before(form.cleaned_data, asked) or error.changes
-            return Refused(409, {"form": form, "error": error, "changes": sorted_changes(changes)}, may_try_again=True)
+            again = {"form": form, "error": error, "changes": sorted_changes(changes)}
+            return Refused(409, again, may_try_again=True)
         case TooLate():
             return Refused(409, _outcome(asked, "Your answer came too late", error), may_try_again=False)
+        case InvalidState(problems=problems) if problems:
+            wrong = {"form": form, "edit_problems": dict(problems)}
+            return Refused(422, wrong, may_try_again=True)
     return Refused(409, {"form": form, "error": error}, may_try_again=True)
 
 
@@ -86,15 +93,18 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, doo
     """All that the decision page shows; `more`: the form that was posted, and what became of it. Records the look."""
     note_look(request, [asked], door)
     now, decisions, explanation = now_of(request), list(asked.decisions.all()), explain_run(asked.run)
+    standing = shown_to(request.user, now)
     return {
         "title": asked.title,
         "asked": asked,
         "form": DecisionForm(),
+        "edits": edit_form.shown(asked, request.POST, more.get("edit_problems", {})),
         "facts": shown_of(asked),
         "shown": json.dumps(asked.binding),
         "consequences": consequences(asked),
         "rules": rules(asked),
-        "reason": why_not(asked, request.user, now),
+        "reason": why_not(asked, standing, now),
+        "acts_for": acts_for(asked, standing),
         "standing": standing_words(asked, now),
         "expires": expires_words(asked, now),
         "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),

@@ -1,12 +1,14 @@
 """How far a request is, for who asked: whom it waits for since when, to whom it goes and when, how it ended."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from durableflows.core.approval import Rung
 from durableflows.core.states import ApprovalState
+from durableflows.core.until import ends_at
 from durableflows.explain_words import full_stop, moment, when
 from durableflows.models import ApprovalRequest
-from durableflows.reading.who import Asked, asked_later, asked_now, names_of
+from durableflows.reading.who import rungs_of, titles_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +23,13 @@ def progress_of(asked: ApprovalRequest, now: datetime) -> Progress:
     """Say how far a request is."""
     if asked.state != ApprovalState.OPEN:
         return Progress(_end(asked, now))
-    later, those = asked_later(asked), asked_now(asked)
-    names = names_of([those, *later])
-    sentence = f"Waiting for {those.words(names)} since {moment(_since(asked), now)}"
+    by, later = asked.asked_of, rungs_of(asked)
+    if by is None:
+        return Progress("Waiting for nobody: the rules ask nobody about this.")
+    titles = titles_of([by, *(rung.by for rung in later)])
+    names = {permission: f"“{title}”" for permission, title in titles.items()}
+    sentence = f"Waiting for {by.words(names)} since {moment(asked.asked_at or asked.created_at, now)}"
     return Progress(full_stop(f"{sentence}{_votes(asked)}"), tuple(_coming(asked, later, names, now)))
-
-
-def _since(asked: ApprovalRequest) -> datetime:
-    """Since when those are asked who are asked now."""
-    return asked.created_at
 
 
 def _votes(asked: ApprovalRequest) -> str:
@@ -39,13 +39,14 @@ def _votes(asked: ApprovalRequest) -> str:
     return f"; {yes} of {asked.quorum} have approved"
 
 
-def _coming(asked: ApprovalRequest, later: list[Asked], names: dict[str, str], now: datetime) -> list[str]:
+def _coming(asked: ApprovalRequest, later: list[Rung], names: dict[str, str], now: datetime) -> list[str]:
     """What follows when nobody answers. The time of each rung begins with the end of the one before."""
     at, said = asked.expires_at, []
-    for those, rung in zip(later, asked.ladder[asked.ladder_position :], strict=True):
-        said.append(f"If nobody answers, it goes to {those.words(names)} {when(at, now)}.")
-        at += timedelta(seconds=float(rung["expires_seconds"]))
-    return [*said, f"If nobody answers by then, it is rejected {when(at, now)}."]
+    for rung in later:
+        said.append(f"If nobody answers, it goes to {rung.by.words(names)} {when(at, now)}.")
+        at = ends_at(rung.expires, at)
+    end = f"goes on with “{asked.fallback.replace('_', ' ')}”" if asked.fallback else "is rejected"
+    return [*said, f"If nobody answers{' by then' if said else ''}, it {end} {when(at, now)}."]
 
 
 def _end(asked: ApprovalRequest, now: datetime) -> str:

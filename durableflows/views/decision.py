@@ -15,6 +15,7 @@ from durableflows.reading.answers import DecisionForm
 from durableflows.reading.before import earlier
 from durableflows.reading.freed import freed_by
 from durableflows.reading.looking import once
+from durableflows.reading.others import others
 from durableflows.reading.standing import visible
 from durableflows.services.requests import differences
 from durableflows.views.doors import UNSENT, Context, Door
@@ -34,22 +35,17 @@ class Decision(Door):
 
     def get(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
         asked = self.asked(request_id)
+        link = followed(request, asked)
         more: Context = {"is_unsent": UNSENT in request.GET}
-        link = self.followed(asked)
         if link is not None and asked.state == ApprovalState.OPEN:  # what its mail showed, and what is true now
-            more |= {"changes": deciding.sorted_changes(differences(link.binding, asked.binding))}
-        return self.page(asked, more)
-
-    def followed(self, asked: ApprovalRequest) -> ApprovalLink | None:
-        """The link in a mail by which the person has come, if by any; looked up once."""
-        find = partial(links.followed, self.request.GET.get(LINK, ""), asked, self.request.user)
-        return once(self.request, f"link to {asked.pk}", find)
+            more |= {"changes_of_mail": deciding.sorted_changes(differences(link.binding, asked.binding))}
+        return show_decision(self, asked, more)
 
     def post(self, request: HttpRequest, request_id: UUID) -> HttpResponse:
         asked, form = self.asked(request_id), DecisionForm(request.POST)
         if not form.is_valid():
-            return self.page(asked, {"form": form}, status=400)
-        link = self.followed(asked)
+            return show_decision(self, asked, {"form": form}, status=400)
+        link = followed(request, asked)
         try:
             is_repeat = deciding.answer(request, asked, form.cleaned_data, door=BY_LINK if link else DOOR)
         except NotFoundError as error:
@@ -64,16 +60,30 @@ class Decision(Door):
     def refuse(self, asked: ApprovalRequest, form: DecisionForm, error: DurableflowsError) -> HttpResponse:
         """Show the page again where the person may try again, else what became of the request."""
         refused = deciding.refused(self.request, asked, form, error)
-        if refused.may_try_again:
-            return self.page(asked, refused.context, status=refused.status)
-        return show_result(self, asked, refused.context, status=refused.status)
+        show = show_decision if refused.may_try_again else show_result
+        return show(self, asked, refused.context, status=refused.status)
 
-    def page(self, asked: ApprovalRequest, more: Context, *, status: int = 200) -> HttpResponse:
-        """Show the request as it is now."""
-        around = {"freed": freed_by(asked), "earlier": earlier(asked, visible(self.request))}
-        door = BY_LINK if self.followed(asked) else DOOR
-        context = {**around, **deciding.decision(self.request, asked, more, door=door)}
-        return self.show("decision.html", context, status=status)
+
+def followed(request: HttpRequest, asked: ApprovalRequest) -> ApprovalLink | None:
+    """The link in a mail by which the person has come, if by any; looked up once."""
+    find = partial(links.followed, request.GET.get(LINK, ""), asked, request.user)
+    return once(request, f"link to {asked.pk}", find)
+
+
+def show_decision(door: Door, asked: ApprovalRequest, more: Context, *, status: int = 200) -> HttpResponse:
+    """The page of a request as it is now; `more`: forms that were posted, and what became of them."""
+    request = door.request
+    context = {
+        "freed": freed_by(asked),
+        "earlier": earlier(asked, visible(request)),
+        "notes": list(asked.notes.all()),
+        "others": others(asked, request.user),
+        "done": request.GET.get("done", ""),
+        **deciding.decision(request, asked, more, door=BY_LINK if followed(request, asked) else DOOR),
+    }
+    context["may_ask"] = not context["reason"] and asked.requester_id is not None
+    context["may_assign"] = not context["reason"]
+    return door.show("decision.html", context, status=status)
 
 
 class Decided(Door):

@@ -27,11 +27,16 @@
   const isOfReachedGroup = element => element.type === 'radio'
     && [...reached].some(other => other.type === 'radio' && other.name === element.name);
 
+  // A date has stops of its own: day, month, year and the calendar.
+  let datesLeft = 0;
+
   window.dfFocus = {
     isInside: () => {
       const now = document.activeElement;
+      if (now.type === 'date' && reached.has(now) && datesLeft-- > 0) return true;
       if (now === document.body || !part.contains(now) || reached.has(now)) return false;
       reached.add(now);
+      datesLeft = 4;
       judge(now);
       return true;
     },

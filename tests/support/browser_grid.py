@@ -142,6 +142,19 @@ def _answer_several_too_late(page: Page, made: Made) -> None:
     expect(page.locator("body")).to_contain_text("0 of 2 answered")
 
 
+def _hand_to_nobody(page: Page, _made: Made) -> None:
+    page.locator("summary", has_text="Hand it to a colleague").click()
+    page.locator("#df-assign-to").evaluate("one => { one.replaceChildren(new Option('eve')); one.value = 'eve'; }")
+    page.locator("#df-assign").fill("She knows the customer.")
+    page.get_by_role("button", name="Hand it over").click()
+
+
+def _lend_to_oneself(page: Page, _made: Made) -> None:
+    for name, text in {"taker": "manager", "starts": "2090-01-01", "until": "2090-01-01", "reason": "away"}.items():
+        page.locator(f"#id_{name}").fill(text)
+    page.get_by_role("button", name="Let them answer").click()
+
+
 def _give_a_day(page: Page, _made: Made) -> None:
     page.get_by_label("More time, in hours").fill("24")
     page.get_by_role("button", name="Show what it would do").click()
@@ -245,6 +258,9 @@ SIGHTS = (
     Sight("inbox-answer-too-late", _in_inbox("decided"), "second", "Measured it.", act=_answer_too_late),
     Sight("inbox-answer-taken", _in_inbox("decided", "decided/"), "manager", "You approved"),
     Sight("inbox-asked", _in_inbox("waiting", "asked/"), "agent", "How far it is"),
+    Sight("inbox-question-refused", _in_inbox("waiting"), "manager", "nobody of this name", act=_hand_to_nobody),
+    Sight("inbox-delegations", _at(f"{INBOX}/delegations/"), "manager", "Let somebody answer for you"),
+    Sight("inbox-delegations-refused", _at(f"{INBOX}/delegations/"), "manager", "oneself", act=_lend_to_oneself),
     Sight("inbox-question-hostile", _in_inbox("hostile"), "manager", "window.hostile=1"),
     Sight("inbox-question-endless", _in_inbox("endless"), "manager", "Donaudampf"),
     Sight("runs", _at(f"{ADMIN}/workflowrun/"), "manager", "refund", focus=".df", skins=ADMINS),
