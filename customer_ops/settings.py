@@ -182,12 +182,18 @@ DURABLEFLOWS: dict[str, object] = {
 if os.environ.get("BASE_URL"):
     DURABLEFLOWS |= {"BASE_URL": os.environ["BASE_URL"], "NOTIFIERS": ["durableflows.notifiers.MailNotifier"]}
 
-# -- Errors
+# -- Errors and traces: who follows runs from outside. Its tracer comes with `opentelemetry-instrument`.
+
+WATCHERS: list[str] = []
+DURABLEFLOWS["WATCHERS"] = WATCHERS
+if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+    WATCHERS.append("durableflows.watchers.opentelemetry.Traces")
 
 SENTRY_DSN = os.environ.get("SENTRY_DSN", "")
 if SENTRY_DSN:
     import sentry_sdk
 
+    WATCHERS.append("durableflows.watchers.sentry.Issues")
     # Frames hold card numbers and bodies hold reasons: neither leaves this machine.
     sentry_sdk.init(
         dsn=SENTRY_DSN, include_local_variables=False, send_default_pii=False, max_request_body_size="never"

@@ -95,6 +95,7 @@ class TickerStep(bootsteps.StartStopStep):
 
     def __init__(self, parent: Any, **kwargs: Any) -> None:
         _refuse_time_limits()  # Celery runs Django's checks at its start, and does not look at what they say
+        _load_watchers()
         self.pid = 0
         super().__init__(parent, **kwargs)
 
@@ -135,6 +136,13 @@ def _refuse_time_limits() -> None:
 
     if found := check_time_limits(None):
         raise ImproperlyConfigured("; ".join(f"{one.id}: {one.msg}. {one.hint}" for one in found))
+
+
+def _load_watchers() -> None:
+    """Before the pool forks: what Celery tells in this process of children that died is the watchers' too."""
+    from durableflows import watching  # it loads models, too
+
+    watching.watchers()
 
 
 def _warn_of_pool(worker: Any) -> None:

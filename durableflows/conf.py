@@ -77,7 +77,8 @@ class Settings:
     """Callables(error) that say by one of our exceptions what an exception of a step or effect means, or None. Asked in
     this order, before the engine's own table."""
     WATCHERS: Sequence[str] = ()
-    """Classes that follow runs from outside (`durableflows.watching.Watcher`). Empty: nothing of them is imported."""
+    """Classes that follow runs from outside: [traces](../howto/trace-with-opentelemetry.md),
+    [Sentry](../howto/report-to-sentry.md), or your own `durableflows.watching.Watcher`. Empty: nothing is imported."""
     NOTIFIERS: Sequence[str] = ()
     """Classes that tell people about requests, by their dotted paths: see [notify people](../howto/notify-people.md).
     Empty: nobody is told."""

@@ -12,13 +12,14 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connections
 
-from durableflows import broker, clock, dispatch
+from durableflows import broker, clock, dispatch, watching
 from durableflows.conf import settings
 from durableflows.core import log_lines, registry
 from durableflows.core.keys import new_token
@@ -153,11 +154,27 @@ def sweep_in_turn(place: Place, *, may_free_stale: bool) -> None:
     counted_on = timedelta(seconds=LEAD_TURNS * settings().SWEEP_SECONDS)
     leads = rows.filter(swept_at__gt=clock.now() - counted_on, stopped_at=None).exclude(boot_id=place.boot_id)
     is_led = any(set(registry.known()) <= set(map(tuple, knows)) for knows in leads.values_list("knows", flat=True))
-    sweeps.sweep(may_free_stale=may_free_stale, leases_only=is_led)
-    if not is_led:
+    if is_led:
+        sweeps.sweep(may_free_stale=may_free_stale, leases_only=True)
+    else:
+        with _watched():
+            sweeps.sweep(may_free_stale=may_free_stale, leases_only=False)
         # One that cannot publish dates itself back: the others must not count on it to send what is due.
         swept_at = clock.now() - (timedelta() if dispatch.is_open() else counted_on)
         rows.filter(boot_id=place.boot_id).update(swept_at=swept_at)
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[None]:
+    """Let watchers know that all that was due is done, or that it failed."""
+    began, failure = time.monotonic(), None
+    try:
+        yield
+    except Exception as error:
+        failure = error
+        raise
+    finally:
+        watching.swept(time.monotonic() - began, failure)
 
 
 def run_forever() -> None:

@@ -17,6 +17,7 @@ DURABLEFLOWS = {
     "UNKNOWN_WORKFLOW_SECONDS": float(os.environ.get("TEST_UNKNOWN_SECONDS", "900")),
     "PROVIDERS": json.loads(os.environ.get("TEST_PROVIDERS", "{}")),
     "NOTIFIERS": [*filter(None, os.environ.get("TEST_NOTIFIERS", "").split(","))],
+    "WATCHERS": json.loads(os.environ.get("TEST_WATCHERS", "[]")),
     "STATE_KEYS": json.loads(os.environ.get("TEST_STATE_KEYS", "{}")),
 }
 if "TEST_VISIBILITY_SECONDS" in os.environ:

@@ -205,6 +205,11 @@ DOORS = (
 
 # Celery, Django's admin, pages, commands, and what users' tests are written with.
 EDGES = (
+    "watchers",
+    "watchers.attributes",
+    "watchers.opentelemetry",
+    "watchers.lost_workers",
+    "watchers.sentry",
     "forms",
     "templatetags",
     "templatetags.durableflows",
@@ -348,7 +353,13 @@ LAYERS = {
 MAY_IMPORT_CELERY = ("broker", "dispatch", *EDGES)
 
 # The engine knows no provider and no transport; the broker's client belongs to Celery.
-NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "sentry_sdk", "flower")
+NEVER_IN_ENGINE = ("stripe", "httpx", "requests", "urllib3", "redis", "flower")
+
+# Extras: each in the one module that a project names when it wants it.
+ONLY_IN = {
+    "sentry_sdk": ("watchers.sentry", "watchers.lost_workers"),
+    "opentelemetry": ("watchers.opentelemetry",),
+}
 
 # The doors of durableflows that a project may use; the last one only in its tests, and in what `faulttest` plays.
 PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "notifiers", "signals", "testing", "webhooks")

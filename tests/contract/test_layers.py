@@ -82,6 +82,28 @@ def test_the_engine_knows_no_provider():
     assert not wrong, report(wrong, "Providers are reached by a project's own effects.")
 
 
+def test_an_extra_is_imported_by_its_own_module_alone():
+    wrong = [
+        str(one)
+        for one in imports(ENGINE)
+        if short(one.importer) not in layers.ONLY_IN.get(library(one.target), (short(one.importer),))
+    ]
+
+    assert not wrong, report(wrong, "Extras are optional: nothing else may need them.")
+
+
+def test_nothing_imports_a_watcher():
+    """The setting names them."""
+    wrong = [
+        str(one)
+        for one in imports(ENGINE)
+        if short(one.target) in ("watchers.sentry", "watchers.opentelemetry")
+        and not short(one.importer).startswith("watchers")
+    ]
+
+    assert not wrong, report(wrong, "WATCHERS names them by path; what is not named is not imported.")
+
+
 def test_the_engine_does_not_know_its_first_user():
     wrong = [str(one) for one in imports(ENGINE) if library(one.target) == DOMAIN]
 

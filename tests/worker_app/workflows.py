@@ -12,6 +12,7 @@ from tests.worker_app import giving_back as giving_back  # noqa: PLC0414
 from tests.worker_app import hung as hung  # noqa: PLC0414
 from tests.worker_app import storm as storm  # noqa: PLC0414
 from tests.worker_app import telling as telling  # noqa: PLC0414
+from tests.worker_app import traced as traced  # noqa: PLC0414
 from tests.worker_app import undoing as undoing  # noqa: PLC0414
 from tests.worker_app import waits as waits  # noqa: PLC0414
 from tests.worker_app import weak as weak  # noqa: PLC0414
