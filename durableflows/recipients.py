@@ -35,8 +35,8 @@ def _around(request: ApprovalRequest, *, superusers: bool, now: datetime) -> lis
     """The people whom a request is asked of, and those who act for them, each once."""
     by = request.asked_of
     own = [] if by is None else [*candidates(by, superusers=superusers)]
-    lent = [taker for person in own for taker in delegations.takers_of(person, now)]
-    return [*{person.pk: person for person in (*own, *lent)}.values()]
+    acting = delegations.taken_from(own, now)
+    return [*{person.pk: person for person in (*own, *acting)}.values()]
 
 
 def _asked(request: ApprovalRequest, _: Announcement, now: datetime) -> Iterable[Any]:
