@@ -96,7 +96,7 @@ def test_an_expired_session_decides_nothing_and_leads_back(
     decide(page, "Approve")
 
     expect(page.get_by_label("Password")).to_be_visible()
-    other = door.open(visit(desk.url, "second"), order)
+    other = door.open(desk, visit(desk.url, "second"), order)
     expect(other.get_by_role("button", name="Approve")).to_have_count(1)
     assert desk.paid_back(order) == []
 
@@ -136,7 +136,7 @@ def test_whoever_loses_the_right_or_the_account_while_the_page_is_open_decides_n
 
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
     assert not re.search(r"\b1 of 1 answered|You approved", body(page))
-    decide(door.open(visit(desk.url, "manager"), order), "Approve")
+    decide(door.open(desk, visit(desk.url, "manager"), order), "Approve")
     see(agent.page, "refunded")
     assert desk.paid_back(order) == [AMOUNT]
 

@@ -234,7 +234,7 @@ SIGHTS = (
         skins=ADMINS,
     ),
     Sight("several-hostile", _several("hostile"), "manager", "window.hostile=1", focus=".df", skins=ADMINS),
-    Sight("several-endless", _several("endless", "hostile"), "manager", "Donaudampf", focus=".df", skins=ADMINS),
+    Sight("several-endless", _several("endless", "hostile"), "manager", "W" * 40, focus=".df", skins=ADMINS),
     Sight("several-none", _several(), "manager", "Nothing is chosen", focus=".df", skins=ADMINS),
     Sight(
         "several-too-late",
