@@ -138,6 +138,10 @@ class WorkflowRun(EngineRow):
             models.Index(fields=["tenant", "-created_at"], name="durableflows_run_tenant"),
             models.Index(fields=["business_key"], opclasses=["varchar_pattern_ops"], name="durableflows_run_search"),
             models.Index(fields=["error_class"], condition=~Q(error_class=""), name="durableflows_run_error"),
+            # Of those whose owner's account is gone, by the name that was kept.
+            models.Index(
+                fields=["owner_name"], condition=Q(owner__isnull=True) & ~Q(owner_name=""), name="durableflows_run_kept"
+            ),
         ]
 
     def __str__(self) -> str:

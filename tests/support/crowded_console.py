@@ -97,9 +97,10 @@ def _effect(run: WorkflowRun) -> None:
 def _copy(run_id: UUID, count: int, events: int) -> None:
     """Runs a second apart, each with its steps, tries, effect and events. Ids sort by time, as UUIDv7 do."""
     numbers = f"FROM generate_series(1, {count}) AS n"
-    stamp = "lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - n * 1000::bigint), 12, '0')"
+    made_at = int(time.time())  # one moment for all tables: rows of a run name each other by it
+    stamp = f"lpad(to_hex(({made_at} - n)::bigint * 1000), 12, '0')"
     new_id = f"({stamp} || '7' || substr(md5('{{0}}' || n::text), 1, 19))::uuid"
-    at = "now() - n * interval '1 second'"
+    at = f"to_timestamp({made_at} - n)"
     run_of = new_id.format("run")
     tables: list[tuple[type[models.Model], dict[str, str], str]] = [
         (
