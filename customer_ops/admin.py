@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from customer_ops.models import Charge, Customer, Mail, Order, RefundRequest, Ticket
+from durableflows.admin import RunsOfSubject
 
 if TYPE_CHECKING:
     AnyAdmin = admin.ModelAdmin[Any]
@@ -87,8 +88,8 @@ class ChargeAdmin(ReadOnly):
 
 
 @admin.register(RefundRequest)
-class RefundRequestAdmin(ReadOnly):
-    """Refund requests."""
+class RefundRequestAdmin(RunsOfSubject, ReadOnly):
+    """Refund requests, each with its run."""
 
     list_display = ("amount_text", "order_number", "state", "requested_by_name", "created_at")
     list_filter = ("state",)

@@ -1,23 +1,31 @@
-"""Template filters: `{{ order.total|money }}`. Owns display of values; pages of the engine and of others load it."""
+"""Template filters and tags: `{{ order.total|money }}`, `{% run_progress order %}`. Pages of the engine and of others
+load it. Owns display of values.
+"""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django import template
+from django.db.models import Model
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
-from durableflows import explain_words
+from durableflows import clock, explain_words
 from durableflows.core import disguise
 from durableflows.core.money import Money
-from durableflows.errors import InvalidState
+from durableflows.errors import InvalidState, TenantsUnknown
+from durableflows.explain import standing_of
 from durableflows.models import WorkflowRun
+from durableflows.selectors import runs_of
 
 register = template.Library()
 
 NON_BREAKING_SPACE = "\u00a0"
 LONGEST_SHOWN = 20_000
+RUNS_SHOWN = 3
 # What a person should look at, what is done, what only waits: the colour of a state. Its word says it as well.
 TONES = {
     "good": ("SUCCEEDED", "CONFIRMED", "APPROVED", "COMPENSATED", "UNDONE", "done", "approve"),
@@ -148,3 +156,25 @@ def money_of(value: object) -> Money | None:
         return Money(value["amount_minor"], value["currency"])
     except (InvalidState, TypeError):
         return None
+
+
+@register.inclusion_tag("durableflows/parts/_run_progress.html", takes_context=True)
+def run_progress(context: Mapping[str, Any], subject: Model | None, limit: int = RUNS_SHOWN) -> dict[str, Any]:
+    """Show the newest runs about an object, and how far each is: `{% run_progress order %}`.
+
+    Only those that the person of the page (`user`) may see; nothing where nobody can say in which tenants that is.
+    """
+    return progress_of(subject, context.get("user"), limit)
+
+
+def progress_of(subject: Model | None, person: Any, limit: int = RUNS_SHOWN) -> dict[str, Any]:
+    """What the template of `run_progress` shows. A query for the runs, and four for each of them."""
+    if subject is None or subject.pk is None or person is None:
+        return {"rows": [], "is_cut": False}
+    try:
+        runs = list(runs_of(subject, person).order_by("-created_at", "-id")[: limit + 1])
+    except TenantsUnknown:  # said in the log; the page around it is not ours to break
+        runs = []
+    now = clock.now() if runs else None
+    rows = [(run, standing_of(run, now)) for run in runs[:limit] if now is not None]
+    return {"rows": rows, "is_cut": len(runs) > limit}

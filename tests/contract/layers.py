@@ -278,6 +278,7 @@ EDGES = (
     "admin.bulk",
     "admin.many",
     "admin.requests",
+    "admin.subjects",
     "admin",
     "ticker",
     "checks_celery",
@@ -362,7 +363,10 @@ ONLY_IN = {
 }
 
 # The doors of durableflows that a project may use; the last one only in its tests, and in what `faulttest` plays.
-PUBLIC = ("", "api", "celery", "errors", "fields", "forms", "models", "notifiers", "signals", "testing", "webhooks")
+PUBLIC = (
+    *("", "admin", "api", "celery", "errors", "fields", "forms", "models"),
+    *("notifiers", "signals", "testing", "webhooks"),
+)
 FOR_TESTS_ONLY = ("testing",)
 TESTS_OF_PROJECT = ("customer_ops.faulttests",)
 

@@ -87,6 +87,12 @@ def test_rows():
     assert set(models.__all__) == ROWS
 
 
+def test_names_that_admin_pages_are_written_with():
+    from durableflows import admin
+
+    assert set(admin.__all__) == {"RunsOfSubject"}
+
+
 def test_names_that_tests_are_written_with():
     from durableflows import testing
 
