@@ -304,6 +304,7 @@ def test_every_code_has_a_case():
         "stuck",
         "parked",
         "needs-person",
+        *("notice-overdue", "notice-failing"),  # test_notices.py
         "unanswerable",  # test_unanswerable.py
         "contradiction",
         "unclaimed",

@@ -293,7 +293,7 @@ def test_hostile_text_stays_one_line_of_inert_text(world: World):
         assert "\n" not in text
         assert "\u202e" not in text
         assert len(text) < 1000
-    assert "⟦U+001B⟧[2J  <script>alert(1)</script>⟦U+202E⟧evil{step}{0}%s" in story.sentence
+    assert "⟦U+001B⟧[2J <script>alert(1)</script>⟦U+202E⟧evil{step}{0}%s" in story.sentence
 
 
 def test_an_event_of_a_later_release_is_named(world: World):
