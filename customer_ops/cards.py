@@ -18,7 +18,7 @@ from customer_ops.run_facts import facts_of
 from customer_ops.situation import Situation, situation_of
 from customer_ops.standing import RunFacts, Standing, needs_a_look, standing_of
 from customer_ops.telling import Timeline, tell
-from durableflows import Money
+from durableflows import Money, api
 
 MOVING_SECONDS, WAITING_SECONDS = 3, 15
 """How often a page that stays open is read again: while workers are at it, and while a person is waited for."""
@@ -171,9 +171,7 @@ def can_be_called_off(request: RefundRequest, facts: RunFacts | None) -> bool:
 def _question_for(facts: RunFacts | None, user: User) -> str:
     """The open question that this person may answer, by its id."""
     question = facts.question if facts else None
-    if question is None or question.requester_id == user.pk or not user.has_perm(question.permission):
-        return ""
-    return question.id
+    return question.id if question is not None and api.may_answer(question.id, by=user) else ""
 
 
 def refresh_seconds(cards: Iterable[ChargeCard]) -> int:

@@ -93,6 +93,4 @@ def _question(row: ApprovalRequest | None) -> Question | None:
         row.created_at,
         row.expires_at,
         asks_others=row.ladder_position < len(row.ladder),
-        permission=row.permission,
-        requester_id=row.requester_id,
     )

@@ -44,8 +44,6 @@ class Question:
     since: datetime
     expires_at: datetime
     asks_others: bool
-    permission: str
-    requester_id: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ from durableflows.services import (
     provider_events,
     providers,
     reconcile,
+    requests,
     runs,
     seen,
     signals,
@@ -78,6 +79,7 @@ __all__ = [
     "explain",
     "extend",
     "get",
+    "may_answer",
     "migrate",
     "note_shown",
     "pause",
@@ -305,6 +307,14 @@ def answer(
     """
     given = approvals.Answer(verdict, by, facts_digest, comment, door, origin, edits or {})
     return approvals.answer(request_id, given)
+
+
+def may_answer(request_id: UUID | str, *, by: Any) -> bool:
+    """May the person answer this request as it stands? For a page of the project's own that offers the way to it.
+
+    By right, group, name or a right that was lent, in the request's tenant, and not about one of the own.
+    """
+    return requests.may_answer(request_id, by)
 
 
 def note_shown(request_id: UUID | str, *, by: Any, facts_digest: str, door: str = "api", origin: str = "") -> None:

@@ -17,10 +17,12 @@ from durableflows.core.definition import StepDefinition
 from durableflows.core.notices import NoticeKind
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, same, sha256
+from durableflows.core.states import ApprovalState
 from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
 from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
 from durableflows.runner import question_of
-from durableflows.selectors import requests_for
+from durableflows.selectors import refusal, requests_for
+from durableflows.transactions import database
 
 logger = log_lines.logger("durableflows.approvals")
 
@@ -35,6 +37,14 @@ def request_for(request_id: UUID | str, person: Any) -> ApprovalRequest:
     if request is None:
         raise NotFoundError(f"there is no request {wanted}, or none that you may see")
     return request
+
+
+def may_answer(request_id: UUID | str, person: Any) -> bool:
+    """Is the request open, and is the person one of those who are asked? False for one that is not there."""
+    if person is None or person.pk is None:
+        return False
+    request = ApprovalRequest.objects.using(database()).filter(pk=request_id, state=ApprovalState.OPEN).first()
+    return request is not None and not refusal(request, person)
 
 
 def declared(run: WorkflowRun, step: StepRun) -> StepDefinition:

@@ -48,6 +48,7 @@ VERBS = {
     "signal",
     "provider_event",
     "answer",
+    "may_answer",
     "note_shown",
     "resolve_effect",
     "explain",

@@ -11,7 +11,7 @@ from customer_ops.templatetags.desk import clock_words, moment, near_words
 NOW = datetime(2026, 11, 28, 10, 38, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=20)
 NO_MAIL = "The customer got no mail about it"
-QUESTION = Question("1", NOW, LATER, asks_others=False, permission="x", requester_id=1)
+QUESTION = Question("1", NOW, LATER, asks_others=False)
 
 
 def facts(state: str = "RUNNING", *, payment: str = "", **more: object) -> RunFacts:

@@ -62,6 +62,18 @@ def kinds(request: ApprovalRequest) -> list[str]:
     return [*rows.order_by("sequence").values_list("kind", flat=True)]
 
 
+def test_a_page_of_the_projects_own_offers_the_way_to_whoever_may_answer(world: World):
+    grant(permission=APPROVE, groups=("finance",))
+    owner = person("olga", APPROVE)
+    manager, finance, stranger = person("bob", APPROVE), person("flo", groups=("finance",)), person("sam")
+    request = asked(world, by=owner)
+
+    assert [api.may_answer(request.pk, by=one) for one in (manager, finance, stranger, owner)] == [1, 1, 0, 0]
+
+    answer(request, manager)
+    assert not api.may_answer(request.pk, by=finance)
+
+
 @pytest.mark.parametrize(
     ("who", "right"),
     [
