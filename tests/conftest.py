@@ -1,9 +1,12 @@
 """What every test may rely on: real services, or a failure that says how to get them. Nothing here skips."""
 
 import os
+from typing import Any
 
 import pytest
 from django.conf import settings
+
+from tests.support import emptied
 
 HOW = "run `make test`, or `python -m tests.services -- pytest …`"
 
@@ -24,6 +27,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
     """pytest-django asks this before it creates the test database: no address, no test."""
     _require("DATABASE_URL")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """The database of all tests is emptied in our way after each one that commits."""
+    with django_db_blocker.unblock():
+        emptied.begin()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,63 @@
+"""Emptying PostgreSQL after a test that commits: only tables that hold something, as they were before the first test.
+
+Django's own `flush` makes every table and index anew and asks for every permission again: with our tables that takes
+longer than most tests do. What it would put back, content types and permissions, is left alone here; a test that has
+changed those gets Django's flush.
+"""
+
+from django.db import connections
+from django.test import TransactionTestCase
+
+LEFT_ALONE = ("django_content_type", "auth_permission")
+
+_tables: dict[str, list[str]] = {}
+_marks: dict[str, list[tuple[int, int]]] = {}
+_flush = TransactionTestCase._fixture_teardown
+
+
+def begin(alias: str = "default") -> None:
+    """Remember how the database is before the first test, and empty it our way from now on."""
+    connection = connections[alias]
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT usesuper FROM pg_user WHERE usename = current_user")
+        if cursor.fetchone() != (True,):  # only a superuser may leave foreign keys aside
+            return
+        names = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    _tables[alias] = sorted(set(names) - set(LEFT_ALONE))
+    _marks[alias] = _mark(alias)
+    TransactionTestCase._fixture_teardown = _teardown  # type: ignore[method-assign]
+
+
+def _teardown(case: TransactionTestCase) -> None:
+    names = case._databases_names(include_mirrors=False)
+    if not all(name in _tables and empty(name) for name in names):
+        _flush(case)
+        _marks.update({name: _mark(name) for name in names if name in _marks})  # made anew, with other ids
+
+
+def empty(alias: str) -> bool:
+    """Delete all rows. False: a test has changed what is left alone here."""
+    if _mark(alias) != _marks[alias]:
+        return False
+    connection = connections[alias]
+    quote = connection.ops.quote_name
+    asked = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {quote(name)})" for name in _tables[alias])
+    with connection.cursor() as cursor:
+        cursor.execute(asked)
+        filled = [name for (name,) in cursor.fetchall()]
+        if filled:
+            # One transaction. Foreign keys are not looked at while all that they join goes.
+            deletes = "".join(f"DELETE FROM {quote(name)};" for name in filled)
+            cursor.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes} COMMIT")
+    return True
+
+
+def _mark(alias: str) -> list[tuple[int, int]]:
+    with connections[alias].cursor() as cursor:
+        marks = []
+        for name in LEFT_ALONE:
+            cursor.execute(f"SELECT count(*), coalesce(max(id), 0) FROM {name}")
+            marks.append(cursor.fetchone())
+    return marks
