@@ -5,6 +5,8 @@ longer than most tests do. What it would put back, content types and permissions
 changed those gets Django's flush.
 """
 
+from typing import Any
+
 from django.db import connections
 from django.test import TransactionTestCase
 
@@ -12,7 +14,8 @@ LEFT_ALONE = ("django_content_type", "auth_permission")
 
 _tables: dict[str, list[str]] = {}
 _marks: dict[str, list[tuple[int, int]]] = {}
-_flush = TransactionTestCase._fixture_teardown
+_Case: Any = TransactionTestCase  # what is replaced has no public name
+_flush = _Case._fixture_teardown
 
 
 def begin(alias: str = "default") -> None:
@@ -27,10 +30,10 @@ def begin(alias: str = "default") -> None:
         names = connection.introspection.django_table_names(only_existing=True, include_views=False)
     _tables[alias] = sorted(set(names) - set(LEFT_ALONE))
     _marks[alias] = _mark(alias)
-    TransactionTestCase._fixture_teardown = _teardown  # type: ignore[method-assign]
+    _Case._fixture_teardown = _teardown
 
 
-def _teardown(case: TransactionTestCase) -> None:
+def _teardown(case: Any) -> None:
     names = case._databases_names(include_mirrors=False)
     if not all(name in _tables and empty(name) for name in names):
         _flush(case)
