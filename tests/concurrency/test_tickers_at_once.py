@@ -5,6 +5,7 @@ from functools import partial
 from uuid import UUID
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import transaction
 
 from durableflows import Transient, api
@@ -55,6 +56,7 @@ def test_due_things_take_effect_once_each_however_many_tickers_come(world: World
 
 def due_things(world: World, each: int) -> dict[str, str]:
     """So many runs of each kind: run id -> what is due of it."""
+    User.objects.create_superuser("boss")  # somebody can answer
     provider = Provider(faults=[raise_without_acting(Transient("503"))] * each)
     pay, wait = pay_workflow(provider), waiting_workflow()
     begin = {
