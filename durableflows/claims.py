@@ -22,6 +22,7 @@ from durableflows import (
     ledger_facts,
     progress,
     providers,
+    releases,
     undoing,
     watching,
 )
@@ -30,7 +31,7 @@ from durableflows.conf import settings
 from durableflows.core import decide, registry
 from durableflows.core import state as states
 from durableflows.core.budget import is_used_up
-from durableflows.core.decide import Decision, Park, Snapshot
+from durableflows.core.decide import Decision, Snapshot
 from durableflows.core.definition import EffectDefinition, StepDefinition, StepKind, WorkflowDefinition
 from durableflows.core.keys import new_token
 from durableflows.core.merge import merge
@@ -41,7 +42,7 @@ from durableflows.core.states import EFFECT_IN_DOUBT, EffectState, EndingReason,
 from durableflows.errors import ChangedOutside, StateConflict, UnknownWorkflow
 from durableflows.integrity import Seal
 from durableflows.leases import Claim, Lease, boot_id, worker_name
-from durableflows.models import SideEffect, StepAttempt, StepRun, Worker, WorkflowRun
+from durableflows.models import SideEffect, StepAttempt, StepRun, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_run, lock_step
 from durableflows.transactions import database, transact, transact_durably
@@ -99,7 +100,7 @@ def park_if_changed(run_locked: WorkflowRun, step_locked: StepRun, now: datetime
     """Park a run whose state, or what the step is given, is not ours: nothing is done on its word (P13)."""
     changed = _changed_from_outside(run_locked, step_locked)
     if changed:
-        park(run_locked, ParkedReason.INTEGRITY, changed, now)
+        releases.park(run_locked, ParkedReason.INTEGRITY, changed, now)
     return bool(changed)
 
 
@@ -179,63 +180,17 @@ def _definition(run: WorkflowRun, step: StepRun, now: datetime) -> WorkflowDefin
             f"{run.workflow} v{run.version} here has other steps, effects or state than the run began with; "
             "deploy the old code beside it, or migrate the run"
         )
-        park(run, ParkedReason.INCOMPATIBLE, detail, now)
+        releases.park(run, ParkedReason.INCOMPATIBLE, detail, now)
         return None
     return definition
 
 
 def _leave_for_another(run: WorkflowRun, step: StepRun, now: datetime) -> None:
-    if park_if_unknown(run, step, now):
+    if releases.park_if_unknown(run, step, now):
         return
     step.retry_reason = f"{WAITS_FOR_WORKER} {run.workflow} v{run.version}"
     step.resend_at = now + timedelta(seconds=min(2.0 * 2 ** min(step.sends, 6), 60.0))
     step.store("retry_reason", "resend_at")
-
-
-def known_releases(now: datetime) -> set[tuple[str, int]] | None:
-    """The workflows and versions that a worker of the last UNKNOWN_WORKFLOW_SECONDS knew; None: nobody can say.
-
-    Stopped ones count: they may be starting again. Somebody must have been there all that time: the first worker after
-    a night without any must not take for lost what the second one brings.
-    """
-    since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
-    heard = list(Worker.objects.using(database()).filter(heartbeat_at__gt=since))
-    if not any(worker.started_at <= since and worker.stopped_at is None for worker in heard):
-        return None
-    return {(str(name), int(version)) for worker in heard for name, version in worker.knows}
-
-
-def may_judge(run: WorkflowRun, now: datetime) -> bool:
-    """Does this process know the run's release, or nobody? What another one knows is left to that one."""
-    release = (run.workflow, run.version)
-    if release in registry.known():
-        return True
-    known = known_releases(now)
-    return known is not None and release not in known
-
-
-def park_if_unknown(
-    run_locked: WorkflowRun, step_locked: StepRun, now: datetime, *, wanted: tuple[str, int] | None = None
-) -> bool:
-    """Park a run whose READY step nobody can take: no worker has known its release for UNKNOWN_WORKFLOW_SECONDS.
-
-    wanted   the release that the step needs, when it is not the run's own
-    """
-    run, release = run_locked, wanted or (run_locked.workflow, run_locked.version)
-    since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
-    if step_locked.created_at >= since or run.changed_at >= since:
-        return False
-    known = known_releases(now)
-    if known is None or release in known:
-        return False
-    park(run, ParkedReason.INCOMPATIBLE, f"no live worker knows {release[0]} v{release[1]}", now)
-    return True
-
-
-def park(run: WorkflowRun, reason: ParkedReason, detail: str, now: datetime) -> None:
-    """Stop a locked run until somebody makes it go on, and store it."""
-    progress.park(run, Park(reason, detail), now)
-    progress.conclude(run, now)
 
 
 def _take(

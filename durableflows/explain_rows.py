@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from durableflows import clock, providers
+from durableflows import clock, provider_state
 from durableflows.conf import settings
 from durableflows.core.breaker import Breaker
 from durableflows.core.states import STEP_OPEN, ApprovalState, EffectState, StepState
@@ -68,7 +68,7 @@ def _breakers(steps: list[StepRun], effects: list[SideEffect]) -> Mapping[str, B
     """Of the providers that a step waits for, and of those that are to be asked what happened."""
     asked = {row.provider for row in effects if row.state == EffectState.UNKNOWN}
     names = asked | {step.held_by for step in steps if step.held_by}
-    return providers.read_all(names) if names else {}
+    return provider_state.read_all(names) if names else {}
 
 
 def _unknown_release(run: WorkflowRun, now: datetime) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from durableflows import journal, ledger_facts, providers
+from durableflows import journal, ledger_facts, provider_state, providers
 from durableflows.core.budget import is_used_up
 from durableflows.core.definition import SEND_BY_SECONDS, EffectDefinition
 from durableflows.core.effects import EffectCall
@@ -86,7 +86,7 @@ def reserve(
     Crash            before the commit: nothing left. After it: DISPATCHED, and whoever frees the lease makes it UNKNOWN
     """
     run, step = lock_run(lease.run_id), lock_step(lease.step_id)
-    now, breaker = providers.look(effect.provider)
+    now, breaker = provider_state.look(effect.provider)
     check_lease(step, lease)
     _check_halt(run, step)
     digest = request_digest(effect.name, effect.version, arguments)

@@ -8,7 +8,7 @@ Source: P2, P5; protocol, rules 6 to 8.
 from datetime import datetime
 from uuid import UUID
 
-from durableflows import alerts, clock, journal, ledger_undo, providers
+from durableflows import alerts, clock, journal, ledger_undo, provider_state
 from durableflows.core.events import is_overtaken, is_same_act
 from durableflows.core.fold import Fold, fold
 from durableflows.core.outcomes import Answer, AnswerKind
@@ -58,7 +58,7 @@ def record(run_id: UUID, step_id: UUID, effect_id: UUID, send_id: UUID, answer: 
         change = Fold(closes=change.closes)
     if change.verb is not None:
         wake(run, step, now)
-    providers.heard(run, step, send, answer, now)
+    provider_state.heard(run, step, send, answer, now)
     apply_fold(run, step, row, change, answer, now=now, source="send")
     return EffectState(row.state)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from django.db.models import Count
 
-from durableflows import providers
+from durableflows import provider_state
 from durableflows.core.breaker import Breaker, BreakerState
 from durableflows.core.states import StepState
 from durableflows.doctor.findings import Finding, listed
@@ -20,7 +20,7 @@ def examine_providers(scope: Scope) -> list[Finding]:
     held = scope.steps().filter(state=StepState.READY).exclude(held_by="").order_by()
     waiting = dict(held.values_list("held_by").annotate(steps=Count("pk")))
     names = None if scope.run_id is None else waiting
-    found = [one for one in providers.read_all(names).values() if one.state is not BreakerState.CLOSED]
+    found = [one for one in provider_state.read_all(names).values() if one.state is not BreakerState.CLOSED]
     return [
         *listed("probe-overdue", _overdue(scope, found)),
         *listed("provider-paused", _left_alone(found, waiting, by_person=True)),

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from datetime import datetime
 
-from durableflows import api, providers
+from durableflows import api, provider_state
 from durableflows.conf import settings
 from durableflows.core.breaker import Breaker
 from durableflows.errors import InvalidState
@@ -49,7 +49,7 @@ def _one(name: str) -> Report:
 
 
 def _row(name: str) -> tables.Row:
-    one: Breaker = providers.read(name)
+    one: Breaker = provider_state.read(name)
     return {
         "provider": name,
         "state": str(one.state),

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Count, Max, Min, Q
 
-from durableflows import doctor, providers
+from durableflows import doctor, provider_state
 from durableflows.conf import settings
 from durableflows.core.breaker import BreakerState
 from durableflows.core.states import STEP_OPEN, ApprovalState, EffectState, StepState
@@ -100,7 +100,7 @@ def _effects(now: datetime) -> Iterator[Sample]:
 
 
 def _providers() -> Iterator[Sample]:
-    for name, breaker in providers.read_all().items():
+    for name, breaker in provider_state.read_all().items():
         if breaker.state is not BreakerState.CLOSED:
             yield values.PROVIDERS.sample(1, name, str(breaker.state))
     held = StepRun.objects.using(database()).filter(state=StepState.READY).exclude(held_by="").order_by()

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from durableflows import alerts, clock, dispatch, endings, journal, ledger_answers, progress
 from durableflows.boundaries import Boundary, cross
-from durableflows.claims import may_judge
 from durableflows.conf import settings
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import Next, next_for
@@ -14,6 +13,7 @@ from durableflows.core.states import EFFECT_PENDING, RunState
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import SideEffect, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_steps, try_lock_run
+from durableflows.releases import may_judge
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.services.operations import Order, order
 from durableflows.services.reconcile import facts_of

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from durableflows import claims, clock, endings, integrity, journal, progress, undo_children, undoing
+from durableflows import claims, clock, endings, integrity, journal, progress, releases, undo_children, undoing
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import decide, registry
 from durableflows.core.decide import Decision
@@ -100,7 +100,7 @@ def _start(run_id: UUID, step_id: UUID) -> bool:
         definition = registry.get(str(wanted["workflow"]), cast(int, wanted["version"]))
     except UnknownWorkflow:  # left for a process that knows it, as a step is
         asked = (str(wanted["workflow"]), cast(int, wanted["version"]))
-        return claims.park_if_unknown(parent, step, now, wanted=asked)
+        return releases.park_if_unknown(parent, step, now, wanted=asked)
     if _depth(parent) >= DEEPEST:
         error = ErrorInfo("", "too_deep", f"children of children, more than {DEEPEST} deep: is there a loop?")
         _fail(parent, step, error, {}, now)

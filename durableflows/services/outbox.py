@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from durableflows import claims, clock, dispatch
+from durableflows import clock, dispatch, releases
 from durableflows.claims import WAITS_FOR_WORKER
 from durableflows.core.states import ParkedReason, StepState
 from durableflows.models.step import GOES_ON
@@ -53,5 +53,5 @@ def _park_unsendable(step_id: UUID, why: str) -> bool:
     locked = lock_going_on(step_id)
     if locked is None or locked[1].state != StepState.READY:
         return False
-    claims.park(locked[0], ParkedReason.OUR_CODE, why, clock.now())
+    releases.park(locked[0], ParkedReason.OUR_CODE, why, clock.now())
     return True

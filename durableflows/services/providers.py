@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from durableflows import clock, dispatch, providers
+from durableflows import clock, dispatch, provider_state, providers
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
 from durableflows.core import breaker as breakers
@@ -53,7 +53,7 @@ def resume(provider: str, *, by: Any, reason: str) -> breakers.Breaker:
 def known() -> set[str]:
     """The providers that effects, settings or rows name."""
     declared = {effect.provider for one in registry.definitions() for effect in one.effects.values()}
-    return declared | set(settings().PROVIDERS) | set(providers.read_all())
+    return declared | set(settings().PROVIDERS) | set(provider_state.read_all())
 
 
 def check_known(provider: str) -> None:
@@ -85,9 +85,9 @@ def _check_right(verb: str, by: Any) -> None:
 
 @transact
 def _store(provider: str, state: BreakerState, name: str, reason: str) -> breakers.Breaker:
-    providers.change_by_hand(provider, state, by=name, reason=reason, now=clock.now())
+    provider_state.change_by_hand(provider, state, by=name, reason=reason, now=clock.now())
     cross(Boundary.OPERATE_BEFORE_COMMIT)
-    return providers.read(provider)
+    return provider_state.read(provider)
 
 
 def let_go_on(now: datetime) -> int:
@@ -103,7 +103,7 @@ def _chosen(provider: str, ids: Collection[UUID]) -> Any:
 
 def next_ones(provider: str, now: datetime) -> tuple[UUID, ...]:
     """Who goes on now. Without the provider's lock: a guess that `providers.admit` corrects."""
-    gate = breakers.gate(providers.read(provider), now)
+    gate = breakers.gate(provider_state.read(provider), now)
     if gate is Gate.HOLD:
         return ()
     limits = settings().limits_of(provider)
@@ -149,7 +149,7 @@ def _wake(step_id: UUID) -> bool:
 
 def left_alone(now: datetime) -> list[str]:
     """The providers for which nothing leaves now."""
-    return [name for name, breaker in providers.read_all().items() if breakers.gate(breaker, now) is Gate.HOLD]
+    return [name for name, breaker in provider_state.read_all().items() if breakers.gate(breaker, now) is Gate.HOLD]
 
 
 def waiting(provider: str) -> int:

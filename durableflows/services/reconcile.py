@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from durableflows import alerts, clock, dispatch, journal, ledger_facts, ledger_undo, progress, providers
-from durableflows.claims import may_judge, snapshot
+from durableflows.claims import snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, free_text, registry
 from durableflows.core.definition import EffectDefinition
@@ -17,6 +17,7 @@ from durableflows.core.states import EffectState
 from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, NotFoundError, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step, try_lock_run
+from durableflows.releases import may_judge
 from durableflows.selectors import OPERATE, may_operate, runs_for
 from durableflows.services import given_back, loud
 from durableflows.transactions import database, transact

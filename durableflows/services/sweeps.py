@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
-from durableflows import claims, clock, dispatch, progress
+from durableflows import claims, clock, dispatch, progress, releases
 from durableflows.boundaries import Boundary, cross
 from durableflows.claims import free_locked, free_overrun_locked
 from durableflows.conf import settings
@@ -228,7 +228,7 @@ def carry_crossings(now: datetime) -> int:
 
 def park_unknown(now: datetime) -> int:
     """Park runs whose workflow or version no worker knows: Celery throws messages for unknown tasks away, unseen."""
-    known = claims.known_releases(now)
+    known = releases.known_releases(now)
     if known is None:
         return 0
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
@@ -246,7 +246,7 @@ def park_unknown(now: datetime) -> int:
 def _park_unknown(step_id: UUID) -> bool:
     locked = lock_going_on(step_id)
     waits = (StepState.READY, StepState.WAITING, StepState.WAITING_HUMAN)
-    return locked is not None and locked[1].state in waits and claims.park_if_unknown(*locked, clock.now())
+    return locked is not None and locked[1].state in waits and releases.park_if_unknown(*locked, clock.now())
 
 
 def look_at_unsettled(now: datetime) -> int:
@@ -282,7 +282,7 @@ def end_lost_audits(now: datetime) -> int:
     """Give an end to audits that nobody can make any more, because the effect's code or its lookup is gone."""
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lt=since)
-    known = claims.known_releases(now)
+    known = releases.known_releases(now)
     return each(rows.order_by("audit_at"), lambda pk: reconcile.end_audit_if_lost(pk, known))
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Model, Q, QuerySet
 
-from durableflows import claims, dispatch, progress
+from durableflows import dispatch, progress, releases
 from durableflows.core import log_lines, registry
 from durableflows.core.states import RUN_MOVING
 from durableflows.models import StepRun, WorkflowRun
@@ -59,8 +59,8 @@ def lock_going_on(step_id: UUID) -> tuple[WorkflowRun, StepRun] | None:
 
 
 def judged_here(now: datetime, run: str) -> Q:
-    """Rows of runs whose release this process knows, or nobody (`claims.may_judge`): the others' turn comes there."""
-    here, known = registry.known(), claims.known_releases(now)
+    """Rows of runs whose release this process knows, or nobody (`releases.may_judge`): the others' turn comes there."""
+    here, known = registry.known(), releases.known_releases(now)
     if known is None:
         return _of_releases(run, here)
     return ~_of_releases(run, known.difference(here))

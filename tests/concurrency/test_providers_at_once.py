@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durableflows import EffectCall, api, clock, providers, runner
+from durableflows import EffectCall, api, clock, provider_state, runner
 from durableflows.boundaries import Boundary
 from durableflows.core.breaker import BreakerState
 from durableflows.core.states import RunState, StepState
@@ -198,7 +198,7 @@ def test_two_processes_make_the_provider_s_row_at_once(world: World):
 
     assert results == [True] * 6
     assert Breaker.objects.get().pk == NAME
-    assert providers.read(NAME).state == "closed"
+    assert provider_state.read(NAME).state == "closed"
 
 
 def test_the_breaker_comes_with_the_time_by_one_round_trip():
@@ -207,8 +207,8 @@ def test_the_breaker_comes_with_the_time_by_one_round_trip():
     Breaker.objects.create(provider=NAME, state="paused", changed_at=past, opened_at=past, reason="quiet")
 
     with CaptureQueriesContext(connection) as asked:
-        now, known = providers.look(NAME)
-        later, unknown = providers.look("another")
+        now, known = provider_state.look(NAME)
+        later, unknown = provider_state.look("another")
 
     assert len(asked) == 2
     assert past <= now <= later

@@ -113,6 +113,7 @@ WRITERS = (
     "broker",
     "dispatch",
     "ledger_facts",
+    "provider_state",
     "providers",
     "ledger",
     "ledger_undo",
@@ -131,7 +132,7 @@ WRITERS = (
 FUNNEL = ("groups", "visits", "arrivals", "questions", "undo_children", "undoing", "endings", "progress", "reopening")
 
 # One attempt of a step, and asking a provider what became of an effect.
-WORK = ("claims", "decisions", "context", "runner", "lookups", "gate")
+WORK = ("releases", "claims", "decisions", "context", "runner", "lookups", "gate")
 
 # One function, one verb, one transaction.
 VERBS = (

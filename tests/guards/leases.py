@@ -77,7 +77,7 @@ GUARDS = (
     Guard(
         "a run that some worker knows is not parked",
         "P8",
-        "claims.py",
+        "releases.py",
         "    if known is None or release in known:\n        return False\n",
         "",
         UNKNOWN + "test_a_claim_leaves_a_version_that_another_worker_knows_to_that_one",

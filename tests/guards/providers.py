@@ -10,7 +10,7 @@ GUARDS = (
     Guard(
         "one probe of all processes",
         "P7",
-        "providers.py",
+        "provider_state.py",
         LOCKED,
         UNLOCKED,
         PROVIDERS_AT_ONCE + "test_of_twenty_at_once_one_is_the_probe_and_the_others_wait_without_an_attempt",
@@ -18,7 +18,7 @@ GUARDS = (
     Guard(
         "places are counted under the provider's lock",
         "P7",
-        "providers.py",
+        "provider_state.py",
         LOCKED,
         UNLOCKED,
         PROVIDERS_AT_ONCE + "test_ten_at_once_take_what_a_second_gives",
@@ -34,8 +34,8 @@ GUARDS = (
     Guard(
         "failures are counted under the provider's lock",
         "P7",
-        "providers.py",
-        "    row = _lock(send.provider)  # two that fail at once: the second sees the first\n",
+        "provider_state.py",
+        "    row = lock(send.provider)  # two that fail at once: the second sees the first\n",
         "    row, _ = Breaker.objects.using(database()).get_or_create(provider=send.provider)\n",
         PROVIDERS_AT_ONCE + "test_failures_that_come_at_once_open_the_breaker_once",
     ),
@@ -58,7 +58,7 @@ GUARDS = (
     Guard(
         "only who has the token speaks for the probe",
         "P7",
-        "providers.py",
+        "provider_state.py",
         "    if row.state != BreakerState.HALF_OPEN or row.probe_token != send.lease_token:\n",
         "    if row.state == BreakerState.CLOSED:\n",
         PROVIDERS + "test_a_prober_that_was_taken_for_dead_says_nothing_any_more",
@@ -66,13 +66,13 @@ GUARDS = (
     Guard(
         "what began before the breaker changed does not move it",
         "P7",
-        "providers.py",
+        "provider_state.py",
         "    if breaker.state is not BreakerState.CLOSED or not breakers.counts(breaker, send.started_at, now):\n",
         "    if breaker.state is not BreakerState.CLOSED:\n",
         PROVIDERS + "test_failures_of_what_began_before_the_breaker_closed_do_not_open_it_again",
         more=(
             Change(
-                "providers.py",
+                "provider_state.py",
                 "        sends = sends.filter(started_at__gte=since)\n",
                 "        pass\n",
             ),
@@ -97,7 +97,7 @@ GUARDS = (
     Guard(
         "refused credentials pause the provider",
         "P7",
-        "providers.py",
+        "provider_state.py",
         "    if answer.kind is AnswerKind.CREDENTIALS:\n",
         "    if answer.kind is None:\n",
         PAUSED + "test_expired_credentials_pause_the_provider_and_a_person_is_told_once",
@@ -113,9 +113,9 @@ GUARDS = (
     Guard(
         "refused credentials are one alarm",
         "P7",
-        "providers.py",
-        "    if row.state == BreakerState.PAUSED or not breakers.counts(_value(row), send.started_at, now):\n",
-        "    if not breakers.counts(_value(row), send.started_at, now):\n",
+        "provider_state.py",
+        "    if row.state == BreakerState.PAUSED or not breakers.counts(value(row), send.started_at, now):\n",
+        "    if not breakers.counts(value(row), send.started_at, now):\n",
         PAUSED + "test_two_that_learn_at_once_that_credentials_are_refused_are_one_alarm",
     ),
     Guard(

@@ -184,7 +184,7 @@ GUARDS = (
     Guard(
         "what a provider said of one run is not told in others",
         "P14",
-        "providers.py",
+        "provider_state.py",
         "{_kind_of(answer)}",
         ": {answer.error.text if answer.error else ''}",
         "tests/integration/test_breakers.py::test_what_a_provider_said_of_one_run_is_not_told_to_those_who_wait",
