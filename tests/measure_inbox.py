@@ -2,7 +2,7 @@
 
     python -m tests.services -- python -m tests.measure_inbox [--requests 10000]
 
-Prints a line a page and ends with 1 when one of them takes 15 queries, or 300 ms in its middle turn. Not part of the
+Prints a line a page and ends with 1 when one of them takes 15 queries, or 300 ms in any turn. Not part of the
 suite: its figures are this machine's.
 """
 

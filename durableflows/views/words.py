@@ -4,6 +4,7 @@ Each is a POST from a form on the request's page and one verb of `api`. Done, th
 with the form as it was typed and the reason.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from durableflows.views.doors import Door
 UNPROCESSABLE = 422
 
 
-class Word(Door):
+class Word(Door, ABC):
     """One form on a request's page."""
 
     http_method_names = ["post"]
@@ -52,9 +53,9 @@ class Word(Door):
             form.add_error(None, full_stop(f"{text[:1].upper()}{text[1:]}"))
         return not form.errors
 
+    @abstractmethod
     def do(self, asked: ApprovalRequest, given: dict[str, Any]) -> None:
         """Call the verb."""
-        raise NotImplementedError
 
 
 class Ask(Word):

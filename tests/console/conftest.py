@@ -1,17 +1,18 @@
 """People with and without rights, browsers, and requests to decide."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from durableflows import Money, api
+from durableflows import Money, api, clock
 from durableflows.core import registry
 from durableflows.models import ApprovalRequest, StepRun
 from durableflows.runner import run_step
-from tests.support.bonus import PERMISSION, SHOWN, declare
+from tests.support.bonus import OTHER_PERMISSION, PERMISSION, SHOWN, declare
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +65,17 @@ def ask(asker: User) -> Callable[..., ApprovalRequest]:
 @pytest.fixture
 def asked(ask: Callable[..., ApprovalRequest]) -> ApprovalRequest:
     return ask()
+
+
+@pytest.fixture
+def one_of_each(ask: Callable[..., ApprovalRequest], manager: User, person: Callable[..., User]) -> None:
+    """Ada's is late, Bo's the manager's own, Cy's waits, Di's decided by the boss, Ed's handed on, Fay's decided."""
+    late, _own, _waits, done = ask("Ada"), ask("Bo", by=manager), ask("Cy"), ask("Di")
+    handed_on, by_me = ask("Ed", by=manager), ask("Fay")
+    ApprovalRequest.objects.filter(pk=handed_on.pk).update(ladder_position=1, permission=OTHER_PERMISSION)
+    api.answer(by_me.pk, "approve", by=manager, facts_digest=by_me.facts_digest)
+    ApprovalRequest.objects.filter(pk=late.pk).update(expires_at=clock.now() - timedelta(seconds=1))
+    api.answer(done.pk, "reject", by=person("boss", PERMISSION), facts_digest=done.facts_digest)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Guards of who is asked: by which right, for which amount, how many, who after them; and of what they may change."""
 
-from tests.guards.finders import AT_ONCE, EDITS, EDITS_CORE, LENT_RIGHTS, NOBODY, WHO
+from tests.guards.finders import AFTER, AT_ONCE, EDITS, EDITS_CORE, LENT_RIGHTS, NOBODY, WHO
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -106,7 +106,7 @@ GUARDS = (
         "services/expiry.py",
         "    voided = votes.void(standing, following.lapsed,",
         "    voided = votes.void(standing, (),",
-        WHO + "test_votes_are_kept_of_those_who_may_still_decide",
+        AFTER + "test_votes_are_kept_of_those_who_may_still_decide",
     ),
     Guard(
         "votes that are enough for the next people decide",
@@ -114,7 +114,7 @@ GUARDS = (
         "services/expiry.py",
         "    if enough and step.state == StepState.WAITING_HUMAN:\n",
         "    if not step.pk:\n",
-        WHO + "test_votes_that_are_kept_may_be_enough",
+        AFTER + "test_votes_that_are_kept_may_be_enough",
     ),
     Guard(
         "votes that came since are looked at before it is handed on",

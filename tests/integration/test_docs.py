@@ -48,6 +48,9 @@ def test_the_first_run_succeeds(sample: dict[str, Any]):
 def test_the_shown_test_passes(sample: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     sample["test_a_lost_answer_does_not_refund_twice"](None, monkeypatch)
 
+    paid = SideEffect.objects.get()
+    assert (paid.state, paid.send_count) == ("CONFIRMED", 2), "it was not a lost answer that was asked again"
+
 
 @pytest.mark.parametrize("sample", ["howto/write-an-effect"], indirect=True)
 def test_the_shown_lookup_takes_a_refund_that_failed_later_for_none(

@@ -3,11 +3,12 @@
 import contextlib
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TypeVar
 
 
-class Between:
+class Between(ABC):
     """Takes connections on a port of its own; what becomes of one is `serve`."""
 
     def __init__(self) -> None:
@@ -17,9 +18,9 @@ class Between:
         self._threads: list[threading.Thread] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @abstractmethod
     def serve(self, client: socket.socket, number: int) -> None:
         """Serve one connection, the `number`th."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Take no more connections, and wait until those that there were are over."""

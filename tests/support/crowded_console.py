@@ -4,58 +4,30 @@ The rows are made by SQL from a few that the engine wrote: most have ended, one 
 doubt or is tried again, and one in fifty thousand is of a rare workflow, tenant, provider and error.
 """
 
-import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from uuid import UUID
 
 from django.contrib.auth.models import Permission, User
 from django.db import connection, models
 from django.test import Client
-from django.test.runner import DiscoverRunner
-from django.test.utils import CaptureQueriesContext, setup_test_environment
 
 from durableflows import Money, api
 from durableflows.models import RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
 from durableflows.reading.window import EPOCH
 from durableflows.runner import run_step
 from tests.support.bonus import PERMISSION, declare
+from tests.support.measured_pages import Taken, a_database, look_at
 
 RUNS = "/durableflows/runs/"
-MOST_QUERIES, MOST_MILLISECONDS, TURNS = 15, 1000.0, 5
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What one page took: queries, and milliseconds of several turns."""
-
-    name: str
-    queries: int
-    milliseconds: list[float]
-
-    @property
-    def is_slow(self) -> bool:
-        """Did it take more than it may?"""
-        return self.queries >= MOST_QUERIES or max(self.milliseconds) >= MOST_MILLISECONDS
-
-    def __str__(self) -> str:
-        middle, worst = statistics.median(self.milliseconds), max(self.milliseconds)
-        mark = "  SLOW" if self.is_slow else ""
-        return f"{self.name:36} {self.queries:3} queries {middle:7.1f} ms, at most {worst:7.1f} ms{mark}"
+MOST_MILLISECONDS, TURNS = 1000.0, 5
 
 
 def measured(runs: int, events: int, long: int) -> Iterator[Taken]:
     """Make a database with so many runs, and look at each page of the console as an operator."""
-    setup_test_environment()
-    runner = DiscoverRunner(verbosity=0, interactive=False)
-    old = runner.setup_databases()
-    try:
+    with a_database():
         client = crowd(runs, events, long)
-        for name, address in pages():
-            yield _taken(name, client, address)
-    finally:
-        runner.teardown_databases(old)
+        yield from look_at(pages(), client, turns=TURNS, most_milliseconds=MOST_MILLISECONDS)
 
 
 def crowd(runs: int, events: int, long: int) -> Client:
@@ -94,58 +66,55 @@ def _effect(run: WorkflowRun) -> None:
     )
 
 
+Made = tuple[type[models.Model], dict[str, str], str]
+"""Rows of a table that are made from one: column -> SQL of its value, and the row that the others are copied from."""
+
+
 def _copy(run_id: UUID, count: int, events: int) -> None:
-    """Runs a second apart, each with its steps, tries, effect and events. Ids sort by time, as UUIDv7 do."""
-    numbers = f"FROM generate_series(1, {count}) AS n"
-    made_at = int(time.time())  # one moment for all tables: rows of a run name each other by it
-    stamp = f"lpad(to_hex(({made_at} - n)::bigint * 1000), 12, '0')"
-    new_id = f"({stamp} || '7' || substr(md5('{{0}}' || n::text), 1, 19))::uuid"
-    at = f"to_timestamp({made_at} - n)"
-    run_of = new_id.format("run")
-    tables: list[tuple[type[models.Model], dict[str, str], str]] = [
-        (
-            WorkflowRun,
-            {
-                "id": run_of,
-                "business_key": "'bonus-' || n",
-                "subject_id": "(n % 100000)::text",
-                "state": "'SUCCEEDED'",
-                "created_at": at,
-                "changed_at": at,
-                "ended_at": f"{at} + interval '1 second'",
-            },
-            f"id = '{run_id}'",
-        ),
-    ]
-    for step in StepRun.objects.filter(run=run_id).order_by("id"):
-        changed = {
-            "id": new_id.format(step.name),
-            "run_id": run_of,
-            "state": "'SUCCEEDED'",
-            "came_from_id": "NULL",
-            "ended_at": at,
-            "resend_at": "NULL",
-            "wake_at": "NULL",
-        }
-        tables.append((StepRun, changed, f"id = '{step.pk}'"))
-        changed = {"id": new_id.format(f"try {step.name}"), "step_id": new_id.format(step.name), "started_at": at}
-        tables.append((StepAttempt, changed, f"step_id = '{step.pk}'"))
-    effect = {"id": new_id.format("effect"), "run_id": run_of, "step_id": new_id.format("ask"), "key": "'key-' || n"}
-    tables.append((SideEffect, effect, f"run_id = '{run_id}'"))
-    for number in range(1, events + 1):
-        event = {"id": new_id.format(f"event {number}"), "run_id": run_of, "sequence": str(number), "step_id": "NULL"}
-        tables.append((RunEvent, event, f"run_id = '{run_id}' AND sequence = 1"))
+    """Runs a second apart, each with its steps, tries, effect and events."""
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")  # without looking up each foreign key
-        for model, changed, where in tables:
+        for model, changed, where in _made(run_id, events):
             columns = [str(field.column) for field in model._meta.concrete_fields]
             values = ", ".join(changed.get(column, f"old.{column}") for column in columns)
             table = model._meta.db_table
             cursor.execute(
                 f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values}"
-                f" FROM (SELECT * FROM {table} WHERE {where}) old CROSS JOIN (SELECT n {numbers}) made"
+                f" FROM (SELECT * FROM {table} WHERE {where}) old CROSS JOIN generate_series(1, {count}) AS made (n)"
             )
         cursor.execute("SET session_replication_role = origin")
+
+
+def _made(run_id: UUID, events: int) -> Iterator[Made]:
+    """Ids sort by time, as UUIDv7 do; one moment for all tables, since rows of a run name each other by it."""
+    made_at = int(time.time())
+    stamp = f"lpad(to_hex(({made_at} - n)::bigint * 1000), 12, '0')"
+    new_id = f"({stamp} || '7' || substr(md5('{{0}}' || n::text), 1, 19))::uuid"
+    at, run_of = f"to_timestamp({made_at} - n)", new_id.format("run")
+    yield WorkflowRun, _run_columns(run_of, at), f"id = '{run_id}'"
+    for step in StepRun.objects.filter(run=run_id).order_by("id"):
+        step_id = new_id.format(step.name)
+        ended = {"state": "'SUCCEEDED'", "came_from_id": "NULL", "ended_at": at, "resend_at": "NULL", "wake_at": "NULL"}
+        yield StepRun, {"id": step_id, "run_id": run_of, **ended}, f"id = '{step.pk}'"
+        attempt = {"id": new_id.format(f"try {step.name}"), "step_id": step_id, "started_at": at}
+        yield StepAttempt, attempt, f"step_id = '{step.pk}'"
+    effect = {"id": new_id.format("effect"), "run_id": run_of, "step_id": new_id.format("ask"), "key": "'key-' || n"}
+    yield SideEffect, effect, f"run_id = '{run_id}'"
+    for number in range(1, events + 1):
+        event = {"id": new_id.format(f"event {number}"), "run_id": run_of, "sequence": str(number), "step_id": "NULL"}
+        yield RunEvent, event, f"run_id = '{run_id}' AND sequence = 1"
+
+
+def _run_columns(run_of: str, at: str) -> dict[str, str]:
+    return {
+        "id": run_of,
+        "business_key": "'bonus-' || n",
+        "subject_id": "(n % 100000)::text",
+        "state": "'SUCCEEDED'",
+        "created_at": at,
+        "changed_at": at,
+        "ended_at": f"{at} + interval '1 second'",
+    }
 
 
 def _vary() -> None:
@@ -224,15 +193,3 @@ def pages() -> Iterator[tuple[str, str]]:
     for page in ("", "ledger/", "people/", "state/", "history/", "history/?before=2500", "history/?check=1"):
         yield f"a run of {long.event_sequence} events: {page or 'overview'}", f"{RUNS}{long.pk}/{page}"
     yield "a verb's page", f"{RUNS}{long.pk}/do/cancel/"
-
-
-def _taken(name: str, client: Client, address: str) -> Taken:
-    client.get(address)
-    spent = []
-    for _ in range(TURNS):
-        begun = time.perf_counter()
-        assert client.get(address).status_code == 200
-        spent.append((time.perf_counter() - begun) * 1000)
-    with CaptureQueriesContext(connection) as queries:
-        client.get(address)
-    return Taken(name, len(queries), spent)
