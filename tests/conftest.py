@@ -8,6 +8,8 @@ from django.conf import settings
 
 from tests.support import emptied
 
+pytest_plugins = ["tests.lanes"]
+
 HOW = "run `make test`, or `python -m tests.services -- pytest …`"
 
 
