@@ -17,7 +17,7 @@ if [ "${DURABLEFLOWS_SKIP_FOREIGN:-}" != 1 ]; then
 fi
 # Pages are looked at in Chromium; without a font there is nothing to see. DURABLEFLOWS_SKIP_BROWSER=1 does without.
 if [ "${DURABLEFLOWS_SKIP_BROWSER:-}" != 1 ] && [ -z "${CHROMIUM:-}" ] && ! command -v chromium >/dev/null &&
-    ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null &&
+    ! command -v chromium-headless-shell >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null &&
     ! command -v google-chrome-stable >/dev/null; then
     packages="$packages chromium fonts-dejavu-core"
 fi
@@ -28,5 +28,9 @@ fi
 echo "installing$packages"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
+# Chromium without its windows, where the distribution has it apart: pages open in half the time.
+if apt-cache show chromium-headless-shell >/dev/null 2>&1; then
+    packages=$(echo "$packages" | sed 's/ chromium / chromium-headless-shell /')
+fi
 # shellcheck disable=SC2086 # several words
 apt-get install -y -qq --no-install-recommends $packages >/dev/null

@@ -130,7 +130,7 @@ def open_request(run_id: UUID) -> ApprovalRequest:
 
 def effect_states(run_id: UUID) -> list[tuple[str, EffectState]]:
     """Operation and state of each effect row of a run, oldest first."""
-    rows = SideEffect.objects.using(database()).filter(run_id=run_id).order_by("created_at", "issue")
+    rows = SideEffect.objects.using(database()).filter(run_id=run_id).order_by("created_at", "issue", "pk")
     return [(row.operation, EffectState(row.state)) for row in rows]
 
 
