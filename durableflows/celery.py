@@ -7,6 +7,7 @@ overrides a setting of the host; `checks` names what differs from what is advise
 import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from celery.platforms import set_process_title
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
 
-from durableflows import leases
+from durableflows import draining, leases
 from durableflows.conf import settings
 from durableflows.core import log_lines
 from durableflows.leases import OVERRUN_MARK, Place
@@ -30,6 +31,9 @@ TICKER_COMMAND = "celery-ticker"
 def install(app: Celery) -> None:
     """Make a Celery app's workers durable: ticker, lost children. Safe to call twice."""
     app.steps["worker"].add(TickerStep)
+    # Workers and the command line have it; web processes do without half of Celery's worker.
+    if "celery.worker.control" in sys.modules:
+        from durableflows import control as control  # noqa: PLC0414 - imported for the commands that it adds
     signals.worker_init.connect(_begin_worker, dispatch_uid="durableflows.begin_worker", weak=False)
     signals.worker_process_init.connect(_begin_child, dispatch_uid="durableflows.begin_child", weak=False)
     signals.task_failure.connect(_report_lost, dispatch_uid="durableflows.report_lost", weak=False)
@@ -57,6 +61,7 @@ class _Pipe:
 
 
 def _begin_worker(sender: Any = None, **_: Any) -> None:
+    draining.open_page()
     leases.begin_worker(str(getattr(sender, "hostname", sender)))
 
 

@@ -86,6 +86,12 @@ def send_due(step_id: UUID, still_due: Q) -> bool:
     return not failure.text
 
 
+def give_back(step_id: UUID) -> bool:
+    """Make a READY step due at once: whoever received its message does not take it. False: it is claimed, or ended."""
+    rows = StepRun.objects.using(database()).filter(pk=step_id, state=StepState.READY)
+    return bool(rows.update(resend_at=clock.now(), sent_at=None))
+
+
 def _ready(step_id: UUID, still_due: Q) -> StepRun | None:
     if not broker.has_time():
         return None

@@ -12,7 +12,7 @@ from uuid import UUID
 from celery import shared_task
 from celery.app.task import Task
 
-from durableflows import lookups, notify, runner
+from durableflows import dispatch, draining, lookups, notify, runner
 from durableflows.core import registry
 from durableflows.core.definition import HARD_LIMIT_AFTER_SECONDS
 from durableflows.dispatch import ADDRESS_TASK, CROSSING_TASK, LOOKUP_TASK, NOTIFY_TASK
@@ -35,6 +35,9 @@ def register() -> None:
 
 def _register(name: str, timeout_seconds: float) -> None:
     def run(self: "Task[[str, str], None]", run_id: str, step_id: str) -> None:
+        if draining.is_on():
+            dispatch.give_back(UUID(step_id))
+            return
         runner.run_step(UUID(run_id), UUID(step_id), task_id=str(self.request.id or ""))
 
     run.__doc__ = f"Make one attempt at a step of a run: {name}."

@@ -71,7 +71,7 @@ PURE = (
 # What the project and the process say: settings, time, places where we can die.
 SURROUNDINGS = (
     *("conf", "signals", "boundaries", "clock", "wall_time", "fields", "tenants", "classifiers"),
-    *("at_work", "logs"),
+    *("at_work", "logs", "draining"),
 )
 
 ROWS = (
@@ -286,6 +286,8 @@ EDGES = (
     "checks_effects",
     "checks_notices",
     "checks",
+    "holding",
+    "control",
     "celery",
     "apps",
     "testing.crashes",
