@@ -22,8 +22,10 @@ def asked(ships: Fleet, *words: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "celery", "-A", "customer_ops", *words, "--json", "--timeout", "10"]
     done = subprocess.run(command, cwd=ROOT, env=ships.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    answers: dict[str, Any] = json.loads(done.stdout)
-    return answers
+    answers = json.loads(done.stdout)
+    if isinstance(answers, list):  # so does `control`, one for each worker; `inspect` gives one of all
+        answers = {worker: answer for one in answers for worker, answer in one.items()}
+    return dict(answers)
 
 
 def begin(folder: Path) -> WorkflowRun:
