@@ -245,14 +245,16 @@ def preview(
     heir: Any = None,
     changes: Mapping[str, object] | None = None,
     checkpoint: int | None = None,
+    version: int | None = None,
 ) -> Preview:
     """Say what a verb would close, begin and repeat, what is certain and unknown, and how much money that is.
 
-    verb     cancel, pause, resume, retry, extend, edit, redrive or abandon, with the arguments that it would be given
+    verb     cancel, compensate, pause, resume, retry, extend, edit, redrive, abandon or migrate, with the arguments
+             that it would be given
     Raises   NotFoundError; InvalidState for another verb. What would be refused is said in `refused`
     """
     more, new = _mapping("budget", budget), _mapping("changes", changes)
-    asked = Asked(by, deadline, more, step, item, _names("repeat", repeat), heir, new, checkpoint)
+    asked = Asked(by, deadline, more, step, item, _names("repeat", repeat), heir, new, checkpoint, version)
     return previews.preview(verb, run_id, asked)
 
 

@@ -5,7 +5,7 @@ unsettled effects against the declarations of this process. Source: P8; design, 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from django.db.models import Prefetch
 from durableflows.core import migrations, registry
 from durableflows.core import state as states
 from durableflows.core.definition import WorkflowDefinition
+from durableflows.core.migrations import MigrationDefinition
 from durableflows.core.states import EFFECT_OPEN, STEP_OPEN, WaitsOn
 from durableflows.errors import DurableflowsError, UnknownWorkflow
 from durableflows.models import SideEffect, StepRun, WorkflowRun
@@ -122,12 +123,20 @@ def _other_structure(run: WorkflowRun) -> _Problem:
 
 def way_forward(run: WorkflowRun) -> int | None:
     """The highest version that declared migrations lead this run to; None when there is none."""
-    known = [one for one in registry.definitions() if one.name == run.workflow]
-    declared = {one.version: one.migrations for one in known}
-    for definition in reversed(known):
-        if definition.version > run.version and migrations.path(declared, run.version, definition.version):
-            return definition.version
-    return None
+    return next(ways_forward(run), None)
+
+
+def ways_forward(run: WorkflowRun) -> Iterator[int]:
+    """Each newer version that declared migrations lead this run to, the highest first. Reads no rows."""
+    declared = declared_migrations(run)
+    for version in sorted(declared, reverse=True):
+        if version > run.version and migrations.path(declared, run.version, version):
+            yield version
+
+
+def declared_migrations(run: WorkflowRun) -> Mapping[int, Mapping[int, MigrationDefinition]]:
+    """Of each version of the run's workflow: its migrations, by the version that they come from."""
+    return {one.version: one.migrations for one in registry.definitions() if one.name == run.workflow}
 
 
 def _state_problems(run: WorkflowRun, definition: WorkflowDefinition) -> Iterator[_Problem]:

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from durableflows import votes
 from durableflows.core import edits, registry
 from durableflows.core.approvers import GROUP, PERSON
-from durableflows.core.states import ApprovalState
+from durableflows.core.states import STEP_OPEN, ApprovalState
 from durableflows.errors import InvalidState, NotFoundError
-from durableflows.models import Addressee, ApprovalDecision, ApprovalRequest, WorkflowRun
+from durableflows.models import Addressee, ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.rights import Standing, shown_to
 from durableflows.tenants import acts_in, tenants_of
 from durableflows.transactions import database
@@ -221,3 +221,9 @@ def _asked_permissions() -> set[str]:
     open_ones = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN)
     asked = open_ones.order_by().values_list("permission", flat=True).distinct()
     return {*declared, *asked} - {""}
+
+
+def open_steps(run: WorkflowRun) -> list[StepRun]:
+    """The steps of a run that have not ended, in the order in which they came."""
+    states = [str(state) for state in STEP_OPEN]
+    return list(StepRun.objects.using(database()).filter(run=run, state__in=states).order_by("id"))

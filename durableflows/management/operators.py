@@ -80,7 +80,12 @@ def with_preview(options: Namespace) -> Report:
     """Do the verb, or with `--dry-run` only say what it would do; exit code 1 when it would be refused."""
     if not options.dry_run:
         return VERBS[options.verb](options)
-    seen = api.preview(options.verb, options.run, by=person(options.by), **_arguments(options))
+    return previewed(options, _arguments(options))
+
+
+def previewed(options: Namespace, arguments: Mapping[str, Any]) -> Report:
+    """Say what the verb would do; exit code 1 when it would be refused."""
+    seen = api.preview(options.verb, options.run, by=person(options.by), **arguments)
     parts = {"changes": seen.changes, "closes": seen.closes, "begins": seen.begins, "keeps": seen.keeps}
     parts |= {"repeats": seen.repeats, "undoes": seen.undoes, "stays": seen.stays}
     parts |= {"confirmed": seen.confirmed, "unknown": seen.unknown}

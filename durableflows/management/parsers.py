@@ -82,6 +82,7 @@ def _add_writers(verb: Verb) -> None:
     migrate.add_argument("run", nargs="?", default="", help="the run's id, or its business key")
     migrate.add_argument("--workflow", default="", help="all of its live runs that declared migrations lead further")
     migrate.add_argument("--to", dest="target", type=options.count, help="default: the highest that can be reached")
+    migrate.add_argument("--dry-run", action="store_true", help="say what it would do to the run, and do nothing")
     _add_person(resolve)
     _add_person(migrate)
 

@@ -41,6 +41,10 @@ def migrate(options: Namespace) -> Report:
     """Let one run, or all of a workflow that can, go on under a newer version. Fails when one was not taken."""
     if bool(options.run) == bool(options.workflow):
         raise InvalidState("say which: the id of a run, or --workflow NAME for all of its runs that can be migrated")
+    if options.run and options.dry_run:
+        return operators.previewed(options, {"version": options.target})
+    if options.dry_run:
+        raise InvalidState("--dry-run is for one run; for all of them: `gate` says what stands in the way of which")
     if options.run:
         run = api.migrate(options.run, by=person(options.by), reason=reason(options), version=options.target)
         return operators.changed(run, f"goes on under version {run.version}")

@@ -12,6 +12,7 @@ from typing import Any
 from django import forms
 from django.contrib.auth import get_user_model
 
+from durableflows import gate
 from durableflows.core import free_text, registry
 from durableflows.core.budget import COUNTERS
 from durableflows.core.payload import JSON, redact
@@ -162,6 +163,21 @@ class AbandonForm(VerbForm):
         return {"heir": self.cleaned_data["heir"]}
 
 
+class MigrateForm(VerbForm):
+    """Under which newer version."""
+
+    version = forms.TypedChoiceField(coerce=int, label="Go on under version")
+
+    def __init__(self, run: WorkflowRun, *args: Any, **options: Any) -> None:
+        super().__init__(run, *args, **options)
+        ways = list(gate.ways_forward(run))
+        self.fields["version"].choices = [(version, str(version)) for version in ways]  # type: ignore[attr-defined]
+
+    def arguments(self) -> Arguments:
+        """A version."""
+        return {"version": self.cleaned_data["version"]}
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
     """A verb as the console shows it. `did`: what is said when it is done; `is_grave`: it cannot be taken back."""
@@ -182,6 +198,7 @@ def _means(verb: str) -> str:
 
 _EDIT = "correct a value that it works with, while it stands still; it is kept who did so, and why"
 _ABANDON = "end it at once, whatever of it is open, and name who settles what is left"
+_MIGRATE = "let it go on under a newer version of its workflow, as that one declares it; what happened stays"
 _VERBS = (
     Verb("resume", "Resume it", "The run goes on.", _means("resume")),
     Verb("retry", "Retry it now", "The run goes on now.", _means("retry")),
@@ -189,6 +206,7 @@ _VERBS = (
     Verb("extend", "Give it more time or budget", "The run has more.", _means("extend"), ExtendForm),
     Verb("redrive", "Go on from an earlier step", "The run goes on.", _means("redrive"), RedriveForm),
     Verb("edit", "Change its state", "The state was changed.", _EDIT, EditForm),
+    Verb("migrate", "Move it to a newer version", "The run goes on under the newer version.", _MIGRATE, MigrateForm),
     Verb("cancel", "Cancel it", "The run is being cancelled.", _means("cancel"), is_grave=True),
     Verb("compensate", "Undo what it did", "What it did is being undone.", _means("compensate"), is_grave=True),
     Verb("abandon", "Abandon it", "The run was abandoned.", _ABANDON, AbandonForm, is_grave=True),
@@ -210,6 +228,7 @@ def legal(run: WorkflowRun, safe: tuple[str, ...], *, operates: bool) -> Iterato
         "redrive": goes_on and parked and run.parked_reason != ParkedReason.PAUSED,
         "edit": (goes_on and parked) or (run.state in RUN_REOPENABLE and run.cancel_asked_at is None),
         "abandon": run.ended_at is None,
+        "migrate": goes_on and gate.way_forward(run) is not None,
     }
     for verb in _VERBS:
         if (verb.name in safe or more.get(verb.name)) and (operates or verb.name == "cancel"):

@@ -5,6 +5,7 @@ that their effects, with keys and receipts, stay theirs. Source: P8; design, sec
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,10 +16,10 @@ from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.migrations import MigrationDefinition
 from durableflows.core.payload import JSON
 from durableflows.core.states import EFFECT_OPEN, EffectState, ParkedReason, StepState, WaitsOn
-from durableflows.errors import InvalidState, NotAllowed, TooLate
+from durableflows.errors import DurableflowsError, InvalidState, NotAllowed, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
-from durableflows.selectors import OPERATE, may_operate, run_for
+from durableflows.selectors import OPERATE, may_operate, open_steps, run_for
 from durableflows.services.runs import manifest_of
 from durableflows.transactions import database, transact
 
@@ -40,18 +41,38 @@ def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) ->
     run = run_for(run_id, by)
     if not may_operate(run, by):
         raise NotAllowed(f"{by} may not migrate runs: the permission {OPERATE} is needed")
-    if not integrity.is_sealed(run):
-        raise InvalidState(f"run {run.pk}: its stored state was changed from outside and is not migrated")
-    definition, way = _way(run, version)
-    data = _changed(run, definition, way)
+    definition, way, data = _worked_out(run, version)
     name = "" if by is None else str(by.get_username())
     return _migrate(run.pk, run.checkpoint_sequence, definition, way, data, name, why)
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a migration would make of a run: its version, its state, and old name -> new name of each open step."""
+
+    version: int
+    data: Mapping[str, JSON]
+    names: Mapping[str, str]
+
+
+def work_out(run: WorkflowRun, version: int | None) -> Move:
+    """Say what `migrate` would do now. Reads only, and runs the declared migrations on a copy. Raises as it does."""
+    definition, way, data = _worked_out(run, version)
+    steps = open_steps(run)
+    _check(run, steps, run.checkpoint_sequence)
+    return Move(definition.version, data, _names(run, steps, definition, way))
+
+
+def _worked_out(run: WorkflowRun, version: int | None) -> tuple[WorkflowDefinition, Way, dict[str, JSON]]:
+    if not integrity.is_sealed(run):
+        raise InvalidState(f"run {run.pk}: its stored state was changed from outside and is not migrated")
+    definition, way = _way(run, version)
+    return definition, way, _changed(run, definition, way)
+
+
 def _way(run: WorkflowRun, version: int | None) -> tuple[WorkflowDefinition, Way]:
     target = gate.way_forward(run) if version is None else version
-    declared = {one.version: one.migrations for one in registry.definitions() if one.name == run.workflow}
-    way = migrations.path(declared, run.version, target) if target is not None else None
+    way = migrations.path(gate.declared_migrations(run), run.version, target) if target is not None else None
     if target is None or not way:
         wanted = f"to version {version}" if version is not None else "to a newer version"
         raise InvalidState(
@@ -65,11 +86,21 @@ def _changed(run: WorkflowRun, definition: WorkflowDefinition, way: Way) -> dict
     """Let each version on the way change the state; the last one must fit. User code: no transaction is open."""
     data: dict[str, JSON] = dict(run.data)
     for version, step in way:
-        data = step.change(registry.get(run.workflow, version).workflow, dict(data))
+        data = _change(step, registry.get(run.workflow, version), data)
         if not isinstance(data, dict):
             raise InvalidState(f"the migration of {run.workflow} to version {version} gave no mapping")
     states.load(definition.state_type, data)
     return data
+
+
+def _change(step: MigrationDefinition, definition: WorkflowDefinition, data: dict[str, JSON]) -> dict[str, JSON]:
+    try:
+        return step.change(definition.workflow, dict(data))
+    except DurableflowsError:
+        raise
+    except Exception as error:
+        what = f"the migration of {definition.name} from version {step.from_version} to {definition.version}"
+        raise InvalidState(f"{what} fails on this run's state: {type(error).__name__}: {error}") from error
 
 
 @transact

@@ -27,8 +27,8 @@ from durableflows.core.undo import undo_of
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import DurableflowsError, InvalidState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
-from durableflows.selectors import run_for
-from durableflows.services import abandon, compensate, edit, limits, operations, redrive, runs
+from durableflows.selectors import open_steps, run_for
+from durableflows.services import abandon, compensate, edit, limits, migrations, operations, redrive, runs
 from durableflows.transactions import database
 
 LONGEST_SHOWN = 200
@@ -38,7 +38,7 @@ LONGEST_SHOWN = 200
 class Preview:
     """`refused`: why the verb would not be done now, '' when it would. The others are sentences' parts, for people.
 
-    changes      which fields of the state become what
+    changes      which fields of the state become what, and of a migration the version
     closes       what it puts an end to: requests, votes, waits, children, workers' leases
     begins       which steps are done again, or go on
     keeps        which steps keep what they were given, or what they were refused, whatever the state becomes
@@ -78,6 +78,7 @@ class Asked:
     heir: Any = None
     changes: Mapping[str, object] = field(default_factory=dict)
     checkpoint: int | None = None
+    version: int | None = None
 
 
 @dataclass(slots=True)
@@ -148,7 +149,7 @@ def _check_right(verb: str, run: WorkflowRun, by: Any) -> None:
 
 def _cancel(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     runs.check_cancel(run)
-    main = [step for step in _open_steps(run) if not step.of_cleanup]
+    main = [step for step in open_steps(run) if not step.of_cleanup]
     found.closes += _closes(run, main)
     overtakes = not run.ending_reason or run.ending_reason in ENDS_BY_LIMIT
     reason = EndingReason.CANCEL if overtakes else run.ending_reason
@@ -170,7 +171,7 @@ def _compensate(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> 
     compensate.check_compensate(run)
     if compensate.is_undone(run):
         return
-    found.closes += _closes(run, [step for step in _open_steps(run) if not step.of_cleanup])
+    found.closes += _closes(run, [step for step in open_steps(run) if not step.of_cleanup])
     _undoes(run, found)
 
 
@@ -180,20 +181,20 @@ def _pause(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
 
 def _resume(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     operations.check_resume(run)
-    found.begins += [str(step) for step in _open_steps(run) if step.state == StepState.READY]
+    found.begins += [str(step) for step in open_steps(run) if step.state == StepState.READY]
 
 
 def _retry(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     runs.check_retry(run)
     due = (StepState.READY, StepState.RETRY_SCHEDULED)
-    found.begins += [str(step) for step in _open_steps(run) if step.state in due]
+    found.begins += [str(step) for step in open_steps(run) if step.state in due]
 
 
 def _extend(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     limits.check_extend(run, asked.deadline, asked.budget, now)
     if limits.ended_by(run) is not None:
         closed = StepRun.objects.using(database()).filter(run=run, stood__isnull=False).order_by("id")
-        found.begins += [str(step) for step in [*_open_steps(run), *closed]]
+        found.begins += [str(step) for step in [*open_steps(run), *closed]]
 
 
 def _edit(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
@@ -202,10 +203,22 @@ def _edit(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     found.closes += [f"every vote on the request {request.title!r}: it asks anew" for request, _ in new.asks]
     if new.changes:
         found.closes += [f"the approval of {one.title!r}: it no longer counts" for one in edit.lapsing(run, new.data)]
-    steps = _open_steps(run)
+    steps = open_steps(run)
     due = (StepState.READY, StepState.RETRY_SCHEDULED)
     found.begins += [f"{step}, with the new state, once the run goes on" for step in steps if step.state in due]
     found.keeps += [f"{step}: {', '.join(given)}" for step in steps if (given := _given(step))]
+
+
+def _migrate(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
+    move = migrations.work_out(run, asked.version)
+    found.changes.append(f"version: {run.version} -> {move.version}")
+    for name in sorted({*run.data, *move.data}):
+        if name not in move.data:
+            found.changes.append(f"{name}: {_shown(name, run.data[name])} -> no longer there")
+        elif name not in run.data or run.data[name] != move.data[name]:
+            old = _shown(name, run.data[name]) if name in run.data else "not there yet"
+            found.changes.append(f"{name}: {old} -> {_shown(name, move.data[name])}")
+    found.begins += [f"{old}, as {new}" if old != new else old for old, new in sorted(move.names.items())]
 
 
 def _change(name: str, old: JSON, new: JSON) -> str:
@@ -245,7 +258,7 @@ def _redrive(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> Non
 def _abandon(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     abandon.check_abandon(run)
     abandon.check_heir(run, asked.heir)
-    found.closes += _closes(run, _open_steps(run))
+    found.closes += _closes(run, open_steps(run))
 
 
 _LOOKS: Mapping[str, Callable[[WorkflowRun, Asked, Found, datetime], None]] = {
@@ -258,12 +271,8 @@ _LOOKS: Mapping[str, Callable[[WorkflowRun, Asked, Found, datetime], None]] = {
     "edit": _edit,
     "redrive": _redrive,
     "abandon": _abandon,
+    "migrate": _migrate,
 }
-
-
-def _open_steps(run: WorkflowRun) -> list[StepRun]:
-    states = [str(state) for state in STEP_OPEN]
-    return list(StepRun.objects.using(database()).filter(run=run, state__in=states).order_by("id"))
 
 
 def _closes(run: WorkflowRun, steps: list[StepRun]) -> list[str]:

@@ -22,6 +22,7 @@ from durableflows.core import registry
 from durableflows.core.states import RunState
 from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.testing import World
+from tests.integration.test_command import said
 from tests.support.flows import Provider
 from tests.support.look import fresh, state_of, steps_of
 from tests.support.releases import New, Old
@@ -191,6 +192,33 @@ def test_two_steps_that_the_run_has_been_at_do_not_become_one(world: World):
             api.migrate(run.pk, reason="deploy")
 
     assert (fresh(run).version, steps_of(run)[1][0]) == (1, "pay")
+
+
+def test_a_migration_whose_code_fails_is_refused_in_words_and_the_others_are_moved_all_the_same(world: World):
+    """A bug in one migration is a refusal of one run, not the end of the command that moves them all."""
+    provider = Provider()
+    with deployed(provider, 1):
+        run = retrying(world, provider)
+    with registry.isolated():
+
+        class Failing(Workflow[New]):
+            name, version, deadline = "paying", 2, timedelta(days=1)
+
+            @migration(from_version=1)
+            def stumble(self, data):
+                return {**data, "amount": data["no such field"]}
+
+            @step(start=True, end=True)
+            def pay(self, run: Run[New]) -> None: ...
+
+        with pytest.raises(InvalidState, match=r"paying from version 1 to 2 fails on this run's state: KeyError"):
+            api.migrate(run.pk, reason="deploy")
+        told = said("migrate", "--workflow", "paying", "--reason", "deploy", code=1)
+        seen = said("migrate", str(run.pk), "--dry-run", "--reason", "deploy", code=1)
+
+    assert "0 migrated, 1 not" in told
+    assert "nothing was done; migrate would be refused" in seen
+    assert fresh(run).version == 1
 
 
 def test_a_state_that_does_not_fit_is_refused(world: World):
