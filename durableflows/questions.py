@@ -3,6 +3,7 @@
 Decides nothing: who may answer, and what an answer leads to, is in `services.approvals` and `core.decide`.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -51,7 +52,7 @@ def ask(run: WorkflowRun, step: StepRun, question: Question, now: datetime) -> N
     request.unanswerable_at = None if question.can_be_answered else now
     request.save(using=database(), force_insert=True)
     _address(request)
-    keep_editors_out(run, request)
+    keep_editors_out(run, [request])
     kind = "approval.not_needed" if question.unneeded else "approval.asked"
     journal.record(run, kind, at=now, step=step, data={**data, "band": request.band} if request.band else data)
     if not question.unneeded:
@@ -125,10 +126,10 @@ def _address(request: ApprovalRequest) -> None:
     Addressee.objects.using(database()).bulk_create(rows)
 
 
-def keep_editors_out(run: WorkflowRun, request: ApprovalRequest) -> None:
-    """Let those who have changed the run's state by hand not approve what they have made of it (R27)."""
+def keep_editors_out(run: WorkflowRun, requests: Iterable[ApprovalRequest]) -> None:
+    """Let those who have changed the run's state by hand not approve what comes of it, shown to them or not (R27)."""
     editors = list(editors_of(run.pk))
-    if editors:
+    for request in requests if editors else ():
         request.editors.add(*editors)
 
 

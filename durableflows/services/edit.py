@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from durableflows import clock, integrity, journal, progress, questions
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry, shape
@@ -71,6 +73,7 @@ def _edit(given: Order, new: Edit) -> WorkflowRun:
     journal.record(run, "run.edited", at=now, actor_name=given.name, data=data)
     for asked, question in new.asks:
         _ask_anew(run, asked, question, now)
+    questions.keep_editors_out(run, _open_requests(run))
     progress.conclude(run, now, progress.CHECKPOINT_FIELDS)
     cross(Boundary.OPERATE_BEFORE_COMMIT)
     return run
@@ -80,7 +83,11 @@ def _ask_anew(run: WorkflowRun, asked: ApprovalRequest, question: Question, now:
     step, request = lock_step(asked.step_id), lock_request(asked.pk)
     if request.state == ApprovalState.OPEN:
         requests.renew_facts(run, step, request, question, now)
-        questions.keep_editors_out(run, request)
+
+
+def _open_requests(run: WorkflowRun) -> QuerySet[ApprovalRequest]:
+    rows = ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN)
+    return rows.select_related("step").order_by("id")
 
 
 def _recorded(old: JSON, new: JSON) -> dict[str, JSON]:
@@ -139,8 +146,7 @@ def _changed(run: WorkflowRun, definition: WorkflowDefinition, changes: Mapping[
 
 
 def _asks(run: WorkflowRun, data: dict[str, JSON]) -> Iterator[tuple[ApprovalRequest, Question]]:
-    rows = ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN)
-    for request in rows.select_related("step").order_by("id"):
+    for request in _open_requests(run):
         question = requests.facts_on(run, request, data)
         if sha256(question.binding) != request.facts_digest:
             yield request, question

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from durableflows import (
     Approvers,
     Band,
+    Facts,
     FactsChanged,
     Money,
     NotAllowed,
@@ -160,6 +161,21 @@ def test_who_has_changed_by_hand_what_is_asked_does_not_approve_it(world: World,
     answer(request, person("mia", APPROVE))
     world.run_until_idle()
     assert PAID == [USD_500]
+
+
+def test_who_has_changed_what_nobody_was_shown_does_not_approve_it_either(world: World):
+    """R27: the state goes on into the approved step, whatever of it the request shows."""
+    grant(permission=APPROVE, shows=lambda run: Facts(binding={"amount": run.state.amount}))
+    operator = person("op", APPROVE, OPERATE)
+    request = asked(world)
+    api.pause(request.run_id, by=operator, reason="wrong name")
+    api.edit(request.run_id, by=operator, reason="wrong name", changes={"to": "Eve"})
+    api.resume(request.run_id, by=operator, reason="right now")
+
+    with pytest.raises(NotAllowed, match="you have changed by hand what is asked here"):
+        answer(request, operator)
+
+    assert answer(request, person("mia", APPROVE)).state == ApprovalState.APPROVED
 
 
 def test_who_has_left_the_group_answers_no_more(world: World):
