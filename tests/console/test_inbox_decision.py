@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import Client, override_settings
 
 from durableflows import api, clock
 from durableflows.core import registry
@@ -236,6 +236,21 @@ def test_the_page_says_what_was_decided_before_about_the_same(ask: Ask, manager:
     before = page[page.index("Decided before") :]
     assert inbox_address(done) in before
     assert inbox_address(other) not in page
+
+
+@override_settings(DURABLEFLOWS={"TENANTS_OF": "tests.support.tenants.of"})
+def test_of_those_who_are_asked_too_only_people_of_the_tenant_are_named_and_offered(
+    asked: ApprovalRequest, person: People, browse: Browse
+):
+    """S2.25: who works for another tenant is none of this person's business, and could not answer."""
+    ApprovalRequest.objects.update(tenant="acme")
+    ann, *_ = (person(name, PERMISSION) for name in ("acme-ann", "acme-cy", "other-bob"))
+
+    page = text(browse(ann).get(inbox_address(asked)))
+
+    assert '<option value="acme-cy">' in page
+    assert "<bdi>acme-cy</bdi>" in page
+    assert "other-bob" not in page
 
 
 def test_a_deleted_person_keeps_the_name_on_the_page(
