@@ -21,10 +21,11 @@ from durableflows.errors import CredentialsRefused, Permanent, Transient
 from durableflows.explain_words import moment, plain
 from durableflows.models import ApprovalRequest, Notification, RequestNote
 from durableflows.notifiers import Notice, load
-from durableflows.selectors import may_answer
+from durableflows.selectors import may_answer, may_operate
 from durableflows.services import notices
 from durableflows.services.notices import Taken
 from durableflows.templatetags.durableflows import fact
+from durableflows.tenants import acts_in
 from durableflows.transactions import database
 
 _TOKEN = re.compile(r"[\w-]{20,}")
@@ -41,7 +42,12 @@ def deliver(notification_id: UUID) -> bool:
         return False
     cross(Boundary.NOTICE_TAKEN)
     row = _row(taken)
-    if needless := _needless(row):
+    try:
+        needless = _needless(row)
+    except Exception as error:  # noqa: BLE001 - of code of the project that says who may: nothing was given
+        notices.failed(taken, _told(error), is_permanent=False, in_doubt=False)
+        return False
+    if needless:
         notices.dropped(taken, needless)
         return False
     return _give(taken, row)
@@ -61,11 +67,22 @@ def _needless(row: Notification) -> str:
         return "the request is closed"
     if row.kind in ASKS and not may_answer(row.request, person):
         return "the person may not answer it any more"
+    if not _may_know(row):
+        return "the person may not know of it any more"
     if row.kind in ASKS and row.request.asked_at is not None and row.announcement.at < row.request.asked_at:
         return "the request was handed on to others"
     if row.notifier not in settings().NOTIFIERS:
         return "its notifier is not used any more"
     return ""
+
+
+def _may_know(row: Notification) -> bool:
+    """Who asked always; all others only in the request's tenant, and of a request that nobody can answer operators."""
+    if row.person_id == row.request.requester_id:
+        return True
+    if row.kind == NoticeKind.UNANSWERABLE:
+        return may_operate(row.request.run, row.person)
+    return acts_in(row.person, row.request.tenant)
 
 
 def _give(taken: Taken, row: Notification) -> bool:

@@ -121,7 +121,9 @@ class Taken:
 
 
 def take(notification_id: UUID) -> Taken | None:
-    """Take a notice that is to be given. None: it was given, dropped, is not due, or somebody else is at it.
+    """Take a notice that is to be given. None: it was given or dropped, or somebody else is at it.
+
+    Whoever sends the message has looked whether it is due: a message that comes twice may bring the next try forward.
 
     Writes / Locks   Notification; locks it
     Crash            after the commit its time runs out, and then it may have been given

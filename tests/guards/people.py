@@ -1,6 +1,6 @@
 """Guards of what passes between people: who may say what, whom a notice reaches and how often, what a link tells."""
 
-from tests.guards.finders import LENT, LINKS, MAILS, NOTICES, PEOPLE, PEOPLE_AT_ONCE
+from tests.guards.finders import LENT, LINKS, MAILS, NOTICES, NOTICES_RIGHTS, PEOPLE, PEOPLE_AT_ONCE
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -43,6 +43,22 @@ GUARDS = (
         "    if row.kind in ASKS and not may_answer(row.request, person):\n",
         "    if person is None:\n",
         NOTICES + "test_who_lost_the_right_meanwhile_is_not_told",
+    ),
+    Guard(
+        "who may not know of it any more is not told either",
+        "P9",
+        "notify.py",
+        "    if not _may_know(row):\n",
+        "    if person is None:\n",
+        NOTICES_RIGHTS + "test_who_has_left_the_tenant_is_not_told_that_it_was_withdrawn",
+    ),
+    Guard(
+        "that nobody can answer is told to operators alone",
+        "P9",
+        "notify.py",
+        "    if row.kind == NoticeKind.UNANSWERABLE:\n",
+        "    if row.person is None:\n",
+        NOTICES_RIGHTS + "test_an_operator_who_is_none_any_more_is_not_told_that_nobody_can_answer",
     ),
     Guard(
         "only who may answer is told",
