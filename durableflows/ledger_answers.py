@@ -78,7 +78,7 @@ def wake(run: WorkflowRun, step: StepRun, now: datetime) -> None:
     if not step.is_unsettled:
         return
     if step.needs_person:
-        alerts.drop(run, step.waits_for)
+        alerts.drop_question(run, step)
     step.wake_at, step.needs_person = now, False
     step.store("wake_at", "needs_person")
 
@@ -115,7 +115,7 @@ def apply_fold(
     ledger_undo.follow(run_locked, step_locked, row, now)
     loud = change.alert or change.notice
     if loud:
-        run_locked.alert, run_locked.alert_at = f"{row.effect}: {loud}", now
+        alerts.add(run_locked, f"{row.effect}: {loud}", now)
     facts: dict[str, JSON] = {
         "effect": row.effect,
         "operation": row.operation,
@@ -135,7 +135,7 @@ def contradict(run_locked: WorkflowRun, step_locked: StepRun, row_locked: SideEf
     row = row_locked
     row.contradiction = text
     row.store("contradiction")
-    run_locked.alert, run_locked.alert_at = f"{row.effect}: {text}", now
+    alerts.add(run_locked, f"{row.effect}: {text}", now)
     journal.record(run_locked, "effect.alert", at=now, step=step_locked, data={"effect": row.effect, "text": text})
     run_locked.store("alert", "alert_at", *journal.FIELDS)
 

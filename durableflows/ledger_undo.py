@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import F, QuerySet
 
-from durableflows import journal
+from durableflows import alerts, journal
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import EFFECT_PENDING, EffectState
@@ -134,7 +134,7 @@ def _given_back_twice(run: WorkflowRun, step: StepRun, row: SideEffect, now: dat
     """Loud: an undo that was believed not to have happened has happened after all."""
     row.contradiction = f"{row.verdict_by or 'somebody'} undid it by hand, and its undo has happened too"
     row.store("contradiction")
-    run.alert, run.alert_at = f"{row.effect}: {row.contradiction}", now
+    alerts.add(run, f"{row.effect}: {row.contradiction}", now)
     data: dict[str, JSON] = {"effect": row.effect, "text": row.contradiction}
     journal.record(run, "effect.alert", at=now, step=step, data=data)
     run.store("alert", "alert_at", *journal.FIELDS)

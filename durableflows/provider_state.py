@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from durableflows import clock, journal, signals
+from durableflows import alerts, clock, journal, signals
 from durableflows.conf import settings
 from durableflows.core import breaker as breakers
 from durableflows.core import log_lines
@@ -112,7 +112,7 @@ def _credentials_refused(run: WorkflowRun, step: StepRun, send: EffectSend, answ
     _move(row, BreakerState.PAUSED, now, reason="it does not take our credentials")
     _tell_run(run, step, row, now)
     text = f": {answer.error.text}" if answer.error else ""
-    run.alert, run.alert_at = f"{row.provider} is paused: {row.reason}{text}"[:500], now
+    alerts.add(run, f"{row.provider} is paused: {row.reason}{text}"[:500], now)
 
 
 def _kind_of(answer: Answer) -> str:

@@ -98,7 +98,7 @@ def _go_on(run: WorkflowRun, step: StepRun, now: datetime) -> None:
         dispatch.send_crossing_after_commit(step.pk)
     else:
         if step.needs_person:
-            alerts.drop(run, step.waits_for)
+            alerts.drop_question(run, step)
         progress.look_again(step, now)
 
 

@@ -3,11 +3,26 @@
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
+from django.utils import timezone
 
-from durableflows import EffectCall, Permanent, Run, StepReturn, UnknownOutcome, Workflow, api, effect, step
+from durableflows import (
+    EffectCall,
+    Permanent,
+    Run,
+    StepReturn,
+    UnknownOutcome,
+    Workflow,
+    alerts,
+    api,
+    effect,
+    ledger_answers,
+    step,
+)
 from durableflows.core.definition import EffectDefinition
 from durableflows.core.states import RunState
 from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models.locks import lock_run, lock_step
 from durableflows.testing import World
 from tests.support.flows import PayReceipt, PayState, Provider, act_then_raise, raise_without_acting
 from tests.support.look import fresh, state_of
@@ -18,7 +33,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def lost_at(name: str) -> EffectDefinition[PayReceipt]:
     """An effect whose answer is lost at a provider that nobody can ask."""
-    provider = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("read timed out"))])
+    provider = Provider(keyed=False, faults=[act_then_raise(UnknownOutcome("read timed out"))] * 2)
 
     @effect(name=name, provider=name, receipt=PayReceipt, left_to_person=True)
     def act(call: EffectCall, *, amount: int) -> PayReceipt:
@@ -27,8 +42,9 @@ def lost_at(name: str) -> EffectDefinition[PayReceipt]:
     return act
 
 
-def two_in_doubt(world: World) -> WorkflowRun:
-    left_it, right_it = lost_at("left"), lost_at("right")
+def two_in_doubt(world: World, right: str = "right") -> WorkflowRun:
+    left_it = lost_at("left")
+    right_it = left_it if right == "left" else lost_at(right)
 
     class Both(Workflow[PayState]):
         name, deadline = "both", timedelta(days=9)
@@ -75,6 +91,59 @@ def test_two_branches_that_ask_are_both_said_and_the_second_stays_when_the_first
     world.run_through()
 
     assert (state_of(run), fresh(run).alert) == (RunState.SUCCEEDED, "")
+
+
+def test_two_branches_that_ask_the_same_stay_loud_until_both_know(world: World):
+    """What one of them is told by a late answer says nothing of the other."""
+    run = two_in_doubt(world, right="left")
+
+    asking = StepRun.objects.filter(run=run, needs_person=True).order_by("id")
+
+    for step_row, is_loud in zip(asking, (True, False), strict=True):
+        with transaction.atomic():
+            run_locked = lock_run(run.pk)
+            ledger_answers.wake(run_locked, lock_step(step_row.pk), world.clock.now())
+            run_locked.store("alert", "alert_at")
+
+        assert ("whether left happened" in fresh(run).alert) is is_loud
+
+
+def test_what_contradicts_itself_silences_nobody_who_waits_for_a_person(world: World):
+    run = two_in_doubt(world)
+    row = SideEffect.objects.get(effect="left")
+
+    with transaction.atomic():
+        run_locked, step_locked = lock_run(run.pk), lock_step(row.step_id)
+        ledger_answers.contradict(run_locked, step_locked, row, "a second receipt", world.clock.now())
+
+    assert "left: a second receipt" in fresh(run).alert
+    assert "whether right happened" in fresh(run).alert
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "left"),
+    [
+        ("not undone: a, b", "not undone: a", "not undone: a, b"),
+        ("x; y; z", "y", "x; z"),
+        ("x", "x", ""),
+        ("", "x", ""),
+    ],
+)
+def test_what_is_said_no_more_is_not_taken_out_of_what_else_is_said(said: str, text: str, left: str):
+    run = WorkflowRun(alert=said)
+
+    alerts.drop(run, text)
+
+    assert run.alert == left
+
+
+def test_what_is_a_part_of_something_else_that_is_said_is_said_too():
+    run = WorkflowRun(alert="not undone: a, b")
+
+    for _ in range(2):
+        alerts.add(run, "not undone: a", timezone.now())
+
+    assert run.alert == "not undone: a, b; not undone: a"
 
 
 def test_what_is_not_undone_stays_loud_when_something_else_is_decided(world: World):
