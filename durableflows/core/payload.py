@@ -10,7 +10,7 @@ import hmac
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -21,6 +21,9 @@ from durableflows.errors import InvalidState
 
 JSON: TypeAlias = JsonValue
 """What JSON can say: None, bool, int, float, str, list and dict with text keys, nested."""
+
+MOST_NESTED = 100
+"""Levels of what somebody sends: writing a value takes more of Python's stack than reading it does."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -66,6 +69,26 @@ def sha256(value: object) -> str:
 def keyed_digest(value: object, key: bytes) -> str:
     """Digest a JSON value so that only holders of the key can make it: hex of HMAC-SHA256 over its canonical form."""
     return hmac.new(key, canonical(value), hashlib.sha256).hexdigest()
+
+
+def parsed(text: str) -> JSON:
+    """Read JSON that a person or a page has sent. Raises ValueError for what is none, or is nested beyond all sense."""
+    try:
+        value: JSON = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    level: list[JSON] = [value]
+    for _ in range(MOST_NESTED):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return value
+    raise ValueError("it is nested too deeply")
+
+
+def _inside(value: JSON) -> Iterable[JSON]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def check_size(value: object, limit_bytes: int, what: str) -> None:

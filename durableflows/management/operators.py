@@ -5,9 +5,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.contrib.auth import get_user_model
-
-from durableflows import api
+from durableflows import accounts, api
 from durableflows.core.free_text import is_seen
 from durableflows.errors import InvalidState, NotFoundError
 from durableflows.explain_words import plain
@@ -141,9 +139,8 @@ def person(name: str) -> Any:
     """The user in whose name it is done; None: who may run commands on the server is trusted."""
     if not name:
         return None
-    users = get_user_model()
-    person = users._default_manager.filter(**{users.USERNAME_FIELD: name}, is_active=True).first()
-    if person is None:
+    person = accounts.named(name)
+    if person is None or not person.is_active:
         raise NotFoundError(f"there is no active user {plain(name)!r}")
     return person
 

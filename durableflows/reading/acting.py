@@ -15,6 +15,7 @@ from django.urls import reverse
 
 from durableflows import api
 from durableflows.core.money import Money
+from durableflows.core.payload import parsed
 from durableflows.errors import DurableflowsError
 from durableflows.explain_words import full_stop
 from durableflows.models import WorkflowRun
@@ -128,7 +129,7 @@ def changed(shown: str, now: str) -> list[str]:
 
 def _pairs(text: str) -> list[tuple[str, str]]:
     try:
-        parts = json.loads(text or "{}")
+        parts = parsed(text or "{}")
     except ValueError:
         return []
     if not isinstance(parts, dict):

@@ -2,7 +2,6 @@
 no button. Reads declarations and one request; decides nothing.
 """
 
-import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +11,7 @@ from django.utils.timesince import timesince
 
 from durableflows.core import free_text, registry, until
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
-from durableflows.core.payload import sha256
+from durableflows.core.payload import parsed, sha256
 from durableflows.core.states import ApprovalState
 from durableflows.core.until import Expires
 from durableflows.errors import InvalidDefinition, InvalidState
@@ -124,9 +123,9 @@ def shown_before(given: Mapping[str, str], asked: ApprovalRequest) -> dict[str, 
     posted as shown is believed only when it has the digest that was posted with it.
     """
     try:
-        shown = json.loads(given["shown"])
+        shown = parsed(given["shown"])
         if not isinstance(shown, dict) or sha256(shown) != given["facts_digest"]:
             return {}
-    except (ValueError, InvalidState, RecursionError):
+    except (ValueError, InvalidState):
         return {}
     return differences(shown, asked.binding)

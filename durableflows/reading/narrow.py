@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Q, QuerySet
 
+from durableflows import accounts
 from durableflows.core.states import STEP_OPEN, EffectState, ParkedReason, RunState, StepState
 from durableflows.doctor.due import MARGIN_SECONDS, WHEN
 from durableflows.doctor.rows import Scope
@@ -131,8 +131,7 @@ def with_fields(given: Mapping[str, str], runs: Runs, now: datetime) -> Runs:
 
 def _owned(name: str) -> Q:
     """By the account of that name; of one that is gone, by the name that was kept."""
-    users: Any = get_user_model()
-    person = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
+    person = accounts.named(name)
     return Q(owner_name=name, owner__isnull=True) & ~Q(owner_name="") if person is None else Q(owner=person)
 
 

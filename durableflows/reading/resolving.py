@@ -3,7 +3,6 @@
 The verdict is bound to the version of the row that was shown; the service looks again under the lock (protocol rule 5).
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Self
 from uuid import UUID
@@ -13,6 +12,7 @@ from django.http import HttpRequest
 
 from durableflows import api
 from durableflows.core.operate import money_in, sums
+from durableflows.core.payload import JSON, parsed
 from durableflows.core.states import EffectState
 from durableflows.errors import DurableflowsError, TooLate
 from durableflows.explain_words import full_stop
@@ -52,15 +52,15 @@ class VerdictForm(ReasonForm):
         self.fields["verdict"].choices = [(name, VERDICTS[name]) for name in sayable(row)]  # type: ignore[attr-defined]
         self.fields["row_version"].initial = row.row_version
 
-    def clean_receipt(self) -> dict[str, Any] | None:
-        """Read the receipt as JSON."""
+    def clean_receipt(self) -> JSON:
+        """Read the receipt as JSON: an object mostly; a text or a list where the effect gives one."""
         text = self.cleaned_data["receipt"].strip()
         try:
-            receipt = json.loads(text) if text else None
+            receipt = parsed(text) if text else None
         except ValueError as error:
             raise forms.ValidationError("This is no JSON: write it as {“id”: “…”} with straight quotes.") from error
-        if receipt is not None and not isinstance(receipt, dict):
-            raise forms.ValidationError("A receipt is an object: names and values in curly brackets.")
+        if receipt in ("", [], {}):
+            raise forms.ValidationError("A receipt says something: by what the provider knows it, at least.")
         return receipt
 
 

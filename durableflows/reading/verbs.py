@@ -10,15 +10,15 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.contrib.auth import get_user_model
 
 from durableflows import gate
 from durableflows.core import free_text, registry
 from durableflows.core.budget import COUNTERS
-from durableflows.core.payload import JSON, redact
+from durableflows.core.payload import JSON, parsed, redact
 from durableflows.core.states import RUN_REOPENABLE, EffectState, ParkedReason
 from durableflows.explain_words import SAFE_WORDS
 from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.reading.words import PersonField
 from durableflows.transactions import database
 
 Arguments = dict[str, Any]
@@ -140,7 +140,7 @@ def _read(text: str, old: JSON) -> object:
     if isinstance(old, str):
         return text.replace("\r\n", "\n")
     try:
-        return json.loads(text)
+        return parsed(text)
     except ValueError:
         return text
 
@@ -148,15 +148,7 @@ def _read(text: str, old: JSON) -> object:
 class AbandonForm(VerbForm):
     """Who settles what is left open."""
 
-    heir = forms.CharField(max_length=150, label="Who settles what is left", help_text="The name of an account")
-
-    def clean_heir(self) -> Any:
-        """Find the person by the name that people log in with."""
-        users: Any = get_user_model()
-        person = users._default_manager.filter(**{users.USERNAME_FIELD: self.cleaned_data["heir"]}).first()
-        if person is None:
-            raise forms.ValidationError("There is no account of that name.")
-        return person
+    heir = PersonField(max_length=150, label="Who settles what is left", help_text="The name of an account")
 
     def arguments(self) -> Arguments:
         """A person."""

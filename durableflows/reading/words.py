@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
-from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 
+from durableflows import accounts
 from durableflows.core import free_text
 from durableflows.models import RequestNote
-from durableflows.transactions import database
 
 
 def _text(label: str, needed: str) -> forms.CharField:
@@ -36,9 +35,7 @@ class PersonField(forms.CharField):
 
     def clean(self, value: Any) -> Any:
         """Find the person."""
-        name = super().clean(value)
-        users = get_user_model()
-        found = users._default_manager.using(database()).filter(**{users.USERNAME_FIELD: name}).first()
+        found = accounts.named(super().clean(value))
         if found is None or not found.is_active:
             raise ValidationError(self.error_messages["nobody"], code="nobody")
         return found

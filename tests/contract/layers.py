@@ -100,6 +100,7 @@ WRITERS = (
     "transactions",
     "leases",
     "watching",
+    "accounts",
     "delegations",
     "rights",
     "candidates",

@@ -14,6 +14,7 @@ from durableflows.core.payload import (
     canonical,
     check_size,
     keyed_digest,
+    parsed,
     redact,
     same,
     sha256,
@@ -94,6 +95,17 @@ def test_keyed_digest_needs_the_key() -> None:
     """S2.26."""
     assert keyed_digest({"a": 1}, b"k") == hmac.new(b"k", b'{"a":1}', hashlib.sha256).hexdigest()
     assert keyed_digest({"a": 1}, b"k") != keyed_digest({"a": 1}, b"other")
+
+
+def test_what_is_sent_is_read_as_json() -> None:
+    assert parsed('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+    assert canonical(parsed("[" * 100 + "]" * 100))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 101 + "]" * 101, "[" * 500 + "]" * 500, "[" * 200_000])
+def test_what_is_no_json_or_nested_beyond_all_sense_is_refused_the_same_way(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Expecting|nested"):
+        parsed(text)
 
 
 def test_size_is_counted_in_bytes() -> None:
