@@ -66,9 +66,26 @@ def agreeing(request: ApprovalRequest, given: Iterable[ApprovalDecision]) -> lis
 
     given   the answers that stand
     """
-    approvals = [vote for vote in given if vote.verdict == "approve"]
+    approvals = _approvals(given)
     for last in reversed(approvals):
         alike = [vote for vote in approvals if same(vote.edits, last.edits)]
-        if len({whose(vote) for vote in alike}) >= request.quorum:
+        if _people(alike) >= request.quorum:
             return alike
     return []
+
+
+def so_far(given: Iterable[ApprovalDecision]) -> int:
+    """How many people have approved the same values, where they are most: the number that has to come to the quorum.
+
+    given   the answers that stand
+    """
+    approvals = _approvals(given)
+    return max((_people(vote for vote in approvals if same(vote.edits, one.edits)) for one in approvals), default=0)
+
+
+def _approvals(given: Iterable[ApprovalDecision]) -> list[ApprovalDecision]:
+    return [vote for vote in given if vote.verdict == "approve"]
+
+
+def _people(alike: Iterable[ApprovalDecision]) -> int:
+    return len({whose(vote) for vote in alike})

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from durableflows import api
+from durableflows import api, votes
 from durableflows.core import log_lines
 from durableflows.errors import DurableflowsError, FactsChanged, InvalidState, NotAllowed, TooLate
 from durableflows.explain import explain_run
@@ -110,7 +110,7 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, doo
         "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),
         "decisions": decisions,
         "looks": list(asked.views.all()),
-        "yes_count": sum(one.verdict == "approve" and one.voided_at is None for one in decisions),
+        "yes_count": votes.so_far(one for one in decisions if one.voided_at is None),
         # Whoever may see the question may see why it is asked.
         "explanation": explanation,
         "read_at": _read_at(asked, explanation),
@@ -132,7 +132,7 @@ def taken(request: HttpRequest, asked: ApprovalRequest, vote: ApprovalDecision) 
         "title": f"You {WORD[vote.verdict]} this",
         "vote": vote,
         "is_repeat": "again" in request.GET,
-        "yes_count": asked.decisions.filter(verdict="approve", voided_at__isnull=True).count(),
+        "yes_count": votes.so_far(votes.standing(asked)),
         "explanation": api.explain(asked.run_id),
     }
 

@@ -13,6 +13,7 @@ from django import forms
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest
 
+from durableflows import votes
 from durableflows.core import registry
 from durableflows.core.states import ApprovalState
 from durableflows.models import ApprovalDecision, ApprovalRequest
@@ -161,8 +162,9 @@ def _searched(rows: QuerySet[ApprovalRequest], choice: Chosen) -> QuerySet[Appro
 
 def _light(rows: QuerySet[ApprovalRequest]) -> QuerySet[ApprovalRequest]:
     """Without the run, which no cell shows: a page must not load what each of them remembers (R31)."""
-    votes = ApprovalDecision.objects.using(database()).filter(verdict="approve", voided_at__isnull=True)
-    yes = Prefetch("decisions", queryset=votes.only("request_id"), to_attr="yes")
+    approvals = ApprovalDecision.objects.using(database()).filter(verdict="approve", voided_at__isnull=True)
+    approvals = approvals.only("request_id", "verdict", "edits", "actor_id", "for_person_id")
+    yes = Prefetch("decisions", queryset=approvals, to_attr="yes")
     return rows.select_related(None).defer("ladder").prefetch_related(yes)
 
 
@@ -184,5 +186,5 @@ def _row(asked: Any, now: datetime) -> Row:
         is_soon=is_open and left < SOON_SECONDS,
         standing=standing_words(asked, now),
         tone="look" if is_open and (left <= 0 or asked.ladder_position) else str(tone(asked.state)),
-        yes_count=len(asked.yes) if asked.quorum > 1 else 0,
+        yes_count=votes.so_far(asked.yes) if asked.quorum > 1 else 0,
     )

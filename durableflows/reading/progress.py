@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from durableflows import votes
 from durableflows.core.approval import Rung
 from durableflows.core.states import ApprovalState
 from durableflows.core.until import ends_at
@@ -35,8 +36,8 @@ def progress_of(asked: ApprovalRequest, now: datetime) -> Progress:
 def _votes(asked: ApprovalRequest) -> str:
     if asked.quorum == 1:
         return ""
-    yes = sum(one.verdict == "approve" and one.voided_at is None for one in asked.decisions.all())
-    return f"; {yes} of {asked.quorum} have approved"
+    yes = votes.so_far(one for one in asked.decisions.all() if one.voided_at is None)
+    return f"; {yes} of {asked.quorum} have approved{' the same' if asked.edit_schema else ''}"
 
 
 def _coming(asked: ApprovalRequest, later: list[Rung], names: dict[str, str], now: datetime) -> list[str]:

@@ -146,7 +146,7 @@ GUARDS = (
         "yes needs the quorum",
         "P9",
         "votes.py",
-        "if len({whose(vote) for vote in alike}) >= request.quorum:",
+        "if _people(alike) >= request.quorum:",
         "if alike:",
         PAGES + "test_two_must_approve_where_two_are_needed",
     ),

@@ -19,6 +19,7 @@ from durableflows import (
     approval,
     each,
     step,
+    votes,
 )
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState, RunState
@@ -148,6 +149,7 @@ def test_people_agree_only_on_the_same_values(world: World):
     answer(request, max_)
     world.run_until_idle()
     assert PAID == []
+    assert votes.so_far(votes.standing(request)) == 1, "people are told how many approve the same"
     answer(request, moe, edits={"amount": USD_400})
     world.run_until_idle()
 
