@@ -24,6 +24,12 @@ logger = log_lines.logger("durableflows.exports")
 PAGE = 500
 """Rows that are read at a time."""
 
+_LARGE = (
+    *("run__data", "run__manifest", "run__budget", "run__labels", "run__result", "run__trace_context"),
+    *("step__input", "step__output", "step__stood", "step__joined"),
+)
+"""What no cell shows: what each run remembers could be more than a page of rows may take (R31)."""
+
 Cells = Mapping[str, object]
 
 
@@ -87,7 +93,7 @@ def _within(rows: "QuerySet[Any]", wanted: Wanted, name: str) -> "QuerySet[Any]"
 
 
 def _all_requests(requests: "QuerySet[ApprovalRequest]", wanted: Wanted) -> "QuerySet[Any]":
-    return _within(requests.select_related("run", "step"), wanted, "created_at")
+    return _within(requests.select_related("run", "step").defer(*_LARGE), wanted, "created_at")
 
 
 def _decisions(requests: "QuerySet[ApprovalRequest]", wanted: Wanted) -> "QuerySet[Any]":
@@ -100,7 +106,8 @@ def _looks(requests: "QuerySet[ApprovalRequest]", wanted: Wanted) -> "QuerySet[A
 
 def _of(model: type[Model], requests: "QuerySet[ApprovalRequest]") -> "QuerySet[Any]":
     rows = model._default_manager.using(database())
-    return rows.filter(request__in=requests.order_by().values("pk")).select_related("request__run", "request__step")
+    rows = rows.filter(request__in=requests.order_by().values("pk")).select_related("request__run", "request__step")
+    return rows.defer(*(f"request__{name}" for name in (*_LARGE, "context", "ladder", "edit_schema")))
 
 
 def _request_cells(asked: ApprovalRequest) -> Cells:
