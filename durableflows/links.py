@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from durableflows.core.keys import read_id
 from durableflows.models import ApprovalLink, ApprovalRequest
 from durableflows.transactions import database
 
@@ -50,12 +51,10 @@ def find(token: str, now: datetime) -> ApprovalLink | None:
 
 def followed(link_id: UUID | str, request: ApprovalRequest, person: Any) -> ApprovalLink | None:
     """The link by whose id a person has come to a request's page: only the own one, to this request."""
-    try:
-        wanted = link_id if isinstance(link_id, UUID) else UUID(str(link_id))
-    except ValueError:
+    wanted = read_id(link_id)
+    if wanted is None or person.pk is None:
         return None
-    rows = ApprovalLink.objects.using(database()).filter(pk=wanted, request=request, person_id=person.pk)
-    return None if person.pk is None else rows.first()
+    return ApprovalLink.objects.using(database()).filter(pk=wanted, request=request, person_id=person.pk).first()
 
 
 def note_use(link: ApprovalLink, now: datetime) -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from durableflows import votes
 from durableflows.core import edits, registry
 from durableflows.core.approvers import GROUP, PERSON
+from durableflows.core.keys import read_id
 from durableflows.core.states import STEP_OPEN, ApprovalState
 from durableflows.errors import InvalidState, NotFoundError
 from durableflows.models import Addressee, ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
@@ -110,10 +111,9 @@ def of_tenants(rows: QuerySet[Row], person: Person, path: str) -> QuerySet[Row]:
 
 def run_for(run_id: UUID | str, person: Person | None) -> WorkflowRun:
     """One run that the person may see. Raises NotFoundError, also when it exists and is somebody else's (S2.25)."""
-    try:
-        wanted = run_id if isinstance(run_id, UUID) else UUID(str(run_id))
-    except ValueError:
-        raise NotFoundError(f"{str(run_id)[:60]!r} is not a run's id") from None
+    wanted = read_id(run_id)
+    if wanted is None:
+        raise NotFoundError(f"{str(run_id)[:60]!r} is not a run's id")
     run = runs_for(person).filter(pk=wanted).first()
     if run is None:
         raise NotFoundError(f"there is no run {wanted}, or none that you may see")

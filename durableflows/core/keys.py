@@ -28,6 +28,14 @@ def idempotency_key(run_id: UUID | str, step: str, visit: int, item: str, operat
     return KEY_PREFIX + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def read_id(given: UUID | str) -> UUID | None:
+    """Read a row's id as a caller or an address gives it; None for a text that is none."""
+    try:
+        return given if isinstance(given, UUID) else UUID(str(given))
+    except ValueError:
+        return None
+
+
 def new_id() -> UUID:
     """Make a row id that sorts by the time it was made (UUIDv7).
 

@@ -11,6 +11,7 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from durableflows.core.keys import read_id
 from durableflows.core.payload import unstorable_in
 from durableflows.errors import TenantsUnknown
 
@@ -45,10 +46,7 @@ def sees_some(select: Callable[[Any], QuerySet[Any]], person: Any) -> bool:
 
 def as_id(text: str) -> UUID | None:
     """Read a search term as an id, if it is one."""
-    try:
-        return UUID(text.strip())
-    except ValueError:
-        return None
+    return read_id(text.strip())
 
 
 def refuse_unstorable(asked: Iterable[tuple[str, list[str]]]) -> None:

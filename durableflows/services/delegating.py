@@ -13,6 +13,7 @@ from django.utils import timezone
 from durableflows import clock
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import free_text, log_lines
+from durableflows.core.keys import read_id
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import Delegation
 from durableflows.transactions import database, transact
@@ -135,10 +136,9 @@ def end_delegation(delegation_id: UUID | str, *, by: Any, reason: str) -> Delega
 
 
 def _of(delegation_id: UUID | str, by: Any) -> Delegation:
-    try:
-        wanted = delegation_id if isinstance(delegation_id, UUID) else UUID(str(delegation_id))
-    except ValueError:
-        raise NotFoundError(f"{str(delegation_id)[:60]!r} is not a delegation's id") from None
+    wanted = read_id(delegation_id)
+    if wanted is None:
+        raise NotFoundError(f"{str(delegation_id)[:60]!r} is not a delegation's id")
     row = Delegation.objects.using(database()).filter(pk=wanted).first()
     if row is None or not _may_end(row, by):
         raise NotFoundError(f"there is no delegation {wanted}, or none that you may end")

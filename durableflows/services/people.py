@@ -15,6 +15,7 @@ from durableflows import clock, journal
 from durableflows.announcements import announce
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import free_text
+from durableflows.core.keys import read_id
 from durableflows.core.notices import NoticeKind
 from durableflows.core.payload import JSON
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError, TooLate
@@ -81,9 +82,10 @@ def _seen(request_id: UUID | str, by: Any) -> ApprovalRequest:
     if by is not None:
         return _of_person(request_id, by)
     rows = ApprovalRequest.objects.using(database()).select_related("run")
-    found = rows.filter(pk=request_id if isinstance(request_id, UUID) else UUID(str(request_id))).first()
+    wanted = read_id(request_id)
+    found = None if wanted is None else rows.filter(pk=wanted).first()
     if found is None:
-        raise NotFoundError(f"there is no request {request_id}")
+        raise NotFoundError(f"there is no request {str(request_id)[:60]}")
     return found
 
 

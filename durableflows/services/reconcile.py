@@ -11,6 +11,7 @@ from durableflows.claims import snapshot
 from durableflows.conf import settings
 from durableflows.core import decide, free_text, registry
 from durableflows.core.definition import EffectDefinition
+from durableflows.core.keys import read_id
 from durableflows.core.payload import JSON, canonical, storable
 from durableflows.core.reconcile import EffectFacts, Move, Next, most_urgent, next_for
 from durableflows.core.states import EffectState
@@ -198,10 +199,10 @@ def resolve_effect(
 
 
 def _id_of(effect_id: UUID | str) -> UUID:
-    try:
-        return effect_id if isinstance(effect_id, UUID) else UUID(str(effect_id))
-    except ValueError:
-        raise NotFoundError(f"{str(effect_id)[:60]!r} is not an effect's id") from None
+    wanted = read_id(effect_id)
+    if wanted is None:
+        raise NotFoundError(f"{str(effect_id)[:60]!r} is not an effect's id")
+    return wanted
 
 
 @transact

@@ -14,6 +14,7 @@ from durableflows.announcements import announce_again
 from durableflows.context import RunContext
 from durableflows.core import log_lines, registry
 from durableflows.core.definition import StepDefinition
+from durableflows.core.keys import read_id
 from durableflows.core.notices import NoticeKind
 from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, same, sha256
@@ -29,10 +30,9 @@ logger = log_lines.logger("durableflows.approvals")
 
 def request_for(request_id: UUID | str, person: Any) -> ApprovalRequest:
     """One request that the person may see. Raises NotFoundError."""
-    try:
-        wanted = request_id if isinstance(request_id, UUID) else UUID(str(request_id))
-    except ValueError:
-        raise NotFoundError(f"{str(request_id)[:60]!r} is not a request's id") from None
+    wanted = read_id(request_id)
+    if wanted is None:
+        raise NotFoundError(f"{str(request_id)[:60]!r} is not a request's id")
     request = requests_for(person).filter(pk=wanted).first()
     if request is None:
         raise NotFoundError(f"there is no request {wanted}, or none that you may see")
@@ -41,9 +41,10 @@ def request_for(request_id: UUID | str, person: Any) -> ApprovalRequest:
 
 def may_answer(request_id: UUID | str, person: Any) -> bool:
     """Is the request open, and is the person one of those who are asked? False for one that is not there."""
-    if person is None or person.pk is None:
+    wanted = read_id(request_id)
+    if person is None or person.pk is None or wanted is None:
         return False
-    request = ApprovalRequest.objects.using(database()).filter(pk=request_id, state=ApprovalState.OPEN).first()
+    request = ApprovalRequest.objects.using(database()).filter(pk=wanted, state=ApprovalState.OPEN).first()
     return request is not None and not refusal(request, person)
 
 

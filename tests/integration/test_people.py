@@ -286,6 +286,12 @@ def test_a_request_that_is_not_there_is_not_found(desk: Office, verb: str):
             VERBS[verb](gone, by)
 
 
+def test_an_id_that_is_none_is_not_found_for_code_of_the_project_either(desk: Office):
+    with pytest.raises(NotFoundError):
+        api.reassign("no id", desk.cy, reason="by the rota")
+    assert not api.may_answer("no id", by=desk.bo)
+
+
 def test_a_crash_before_the_commit_leaves_nothing_and_the_same_again_does_it_once(desk: Office, verb: str):
     request = ready(desk, verb)
     by = User.objects.get(username=RIGHTLY[verb])
