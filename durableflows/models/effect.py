@@ -98,6 +98,7 @@ class SideEffect(EngineRow):
             ),
             models.Index("provider", REFERENCE, name="durableflows_effect_reference"),
             models.Index(fields=["provider", "run"], name="durableflows_effect_provider"),
+            models.Index(fields=["provider"], condition=~Q(contradiction=""), name="durableflows_effect_doubled"),
         ]
 
     def __str__(self) -> str:

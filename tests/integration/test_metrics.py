@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import Count
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -109,6 +110,17 @@ def test_the_number_of_queries_does_not_grow(world: World):
     world.run_until_idle()
 
     assert queries() == few <= 22
+
+
+def test_contradictions_are_found_by_an_index_however_long_the_ledger_is():
+    """Monitors ask each few seconds, and strangers may ask for the health."""
+    rows = SideEffect.objects.order_by().exclude(contradiction="").values("provider").annotate(count=Count("pk"))
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        plan = rows.explain()
+
+    assert "durableflows_effect_doubled" in plan
 
 
 def test_the_page_for_prometheus_is_read_by_its_own_parser(world: World):
