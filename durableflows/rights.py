@@ -124,7 +124,8 @@ class Standing:
         if made:
             return f"{made}: somebody else must decide"
         if request.exclude_requester and request.exclude_delegate and self.acts_for_requester(request):
-            return f"you act for {request.requester_name}, who asked for this: somebody else must decide"
+            who = request.requester_name
+            return f"you act for {who}, who asked for this: somebody else must decide, or you end that first"
         return "" if self.acts_in(request.tenant) else f"{self.person} may not answer this: it is of another tenant"
 
     def refusal(self, request: ApprovalRequest) -> str:

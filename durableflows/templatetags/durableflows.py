@@ -40,10 +40,9 @@ TONES = {
 @register.filter
 def money(value: object) -> str:
     """Show Money as people read it: "$1,234.50"; nothing for None. Takes {"amount_minor", "currency"} as well."""
-    if isinstance(value, Money):
-        return value.display.replace(" ", NON_BREAKING_SPACE)
-    if isinstance(value, dict) and value.keys() == {"amount_minor", "currency"}:
-        return money(Money(**value))
+    amount = value if isinstance(value, Money) else money_of(value)
+    if amount is not None:
+        return amount.display.replace(" ", NON_BREAKING_SPACE)
     return "" if value is None else str(value)
 
 
