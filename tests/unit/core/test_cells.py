@@ -52,9 +52,7 @@ def test_values_are_written_for_people_and_programs() -> None:
     assert cell(True) == "yes"
     assert cell(datetime(2030, 1, 31, 12, tzinfo=UTC)) == "2030-01-31T12:00:00+00:00"
     assert cell({"b": 1, "a": "=1"}) == '{"a": "=1", "b": 1}'
-    assert cell({"api_key": "sk_live_12345678901234567890"}) == '{"api_key": "[hidden]"}' or "sk_live" not in cell(
-        {"api_key": "sk_live_12345678901234567890"}
-    )
+    assert cell({"api_key": "sk_live_12345678901234567890"}) == '{"api_key": "[redacted]"}'
     assert len(cell("x" * 100_000)) < LONGEST + 40
 
 
