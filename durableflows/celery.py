@@ -20,7 +20,7 @@ from django.db import close_old_connections, connections
 from durableflows import draining, leases
 from durableflows.conf import settings
 from durableflows.core import log_lines
-from durableflows.leases import OVERRUN_MARK, Place
+from durableflows.leases import DRAINS_MARK, OVERRUN_MARK, Place
 
 logger = log_lines.logger("durableflows.celery")
 
@@ -53,6 +53,13 @@ class _Pipe:
         os.set_blocking(cls.writer, False)
 
     @classmethod
+    def report(cls, line: str) -> None:
+        """Tell the ticker; nothing is told where there is none, or where it does not read."""
+        if cls.writer is not None:
+            with contextlib.suppress(OSError):
+                os.write(cls.writer, f"{line}\n".encode())
+
+    @classmethod
     def close_writer(cls) -> None:
         if cls.writer is not None:
             with contextlib.suppress(OSError):
@@ -83,11 +90,10 @@ def _report_lost(task_id: str = "", exception: BaseException | None = None, **_:
 
     A child that has reached its hard time limit is reported before it is ended.
     """
-    if _Pipe.writer is not None and isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
+    if isinstance(exception, WorkerLostError | TimeLimitExceeded | Terminated):
         mark = OVERRUN_MARK if isinstance(exception, TimeLimitExceeded) else ""
         # A full pipe is no loss: the heartbeat and `must_end_by` find the lease too.
-        with contextlib.suppress(OSError):
-            os.write(_Pipe.writer, f"{mark}{task_id}\n".encode())
+        _Pipe.report(f"{mark}{task_id}")
 
 
 class TickerStep(bootsteps.StartStopStep):
@@ -115,7 +121,8 @@ class TickerStep(bootsteps.StartStopStep):
         parent.timer.call_repeatedly(KEEP_SECONDS, self._keep, args=(parent, place))
 
     def stop(self, parent: Any) -> None:
-        """Leave the ticker: the pool has yet to drain."""
+        """Leave the ticker, and let it say so: the pool has yet to drain."""
+        _Pipe.report(DRAINS_MARK)
 
     terminate = stop
 

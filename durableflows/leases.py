@@ -13,6 +13,10 @@ OVERRUN_MARK = "overran:"
 """Stands before the id of a task whose process reached its hard time limit, in a worker's reports to its ticker."""
 
 
+DRAINS_MARK = "drains"
+"""What a worker that is told to end reports to its ticker."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lease:
     """One attempt of one step. Whoever has the token that stands on the row may write the step (P2)."""

@@ -17,6 +17,7 @@ from durableflows.core import log_lines
 from durableflows.core.breaker import BreakerState, Health
 from durableflows.core.definition import SEND_BY_SECONDS
 from durableflows.core.outcomes import Answer, AnswerKind
+from durableflows.errors import TooLate
 from durableflows.models import Breaker, BreakerChange, EffectSend, StepRun, WorkflowRun
 from durableflows.models.compiled import Question
 from durableflows.transactions import after_commit, database
@@ -120,15 +121,29 @@ def _kind_of(answer: Answer) -> str:
     return f", the last a {answer.error.error_class.rpartition('.')[2]}" if answer.error else ""
 
 
-def change_by_hand(provider: str, state: BreakerState, *, by: str, reason: str, now: datetime) -> bool:
-    """Pause or resume a provider for a person. False: it was so already. The caller owns the transaction."""
+def change_by_hand(provider: str, state: BreakerState, *, by: str, reason: str, now: datetime, shown: str = "") -> bool:
+    """Pause or resume a provider for a person. False: it was so already. The caller owns the transaction.
+
+    shown    `core.breaker.mark` of what the person has seen; nothing is compared when it is empty
+    Raises   TooLate when it stands otherwise by now
+    """
     row = lock(provider)
+    if shown and breakers.mark(value(row)) != shown:
+        raise TooLate(f"{provider} is {_standing(row)} by now{_said_by(row)}: look at it again")
     if row.state == state:
         return False
     row.failures = 0
     row.opened_at = now if state is BreakerState.PAUSED else None
     _move(row, state, now, reason=reason, by=by)
     return True
+
+
+def _standing(row: Breaker) -> str:
+    return {BreakerState.CLOSED: "in use", BreakerState.PAUSED: "paused"}.get(BreakerState(row.state), "left alone")
+
+
+def _said_by(row: Breaker) -> str:
+    return f", by {row.changed_by} ({row.reason})" if row.changed_by else f" ({row.reason})" if row.reason else ""
 
 
 def _move(row: Breaker, state: BreakerState, now: datetime, *, reason: str, by: str = "") -> None:

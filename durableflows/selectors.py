@@ -74,28 +74,48 @@ def _edits(request: ApprovalRequest, last: ApprovalDecision | None) -> BaseModel
     return edits.value_of(spec.edits, within) if within else None
 
 
-def runs_for(person: Person | None) -> QuerySet[WorkflowRun]:
-    """The runs a person may see: the own ones, and with the right to view or operate all of the person's tenants.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Which runs a person may see: the own ones, and all of these tenants. `tenants` None: all there are."""
+
+    person_id: Any
+    tenants: frozenset[str] | None
+
+    def within(self, path: str = "") -> Q:
+        """The same as a condition on rows from which `path` leads to the run, as "run__" does."""
+        if self.tenants is None:
+            return Q()
+        if self.person_id is None:
+            return Q(pk__in=[])
+        own = Q(**{f"{path}owner_id": self.person_id})
+        return own | Q(**{f"{path}tenant__in": sorted(self.tenants)}) if self.tenants else own
+
+
+def seen_by(person: Person | None) -> Seen:
+    """Say what a person sees: of others' runs those of the person's tenants, with the right to view or operate all.
 
     None: trusted code. Raises TenantsUnknown.
     """
-    runs = WorkflowRun.objects.using(database())
     if person is None:
-        return runs
-    if person.pk is None:
-        return runs.none()
-    own = Q(owner_id=person.pk)
-    if not (person.has_perm(OPERATE) or person.has_perm(VIEW)):
-        return runs.filter(own)
-    tenants = tenants_of(person)
-    return runs if tenants is None else runs.filter(own | Q(tenant__in=sorted(tenants)))
+        return Seen(None, None)
+    return Seen(person.pk, tenants_of(person) if sees_others(person) else frozenset())
+
+
+def sees_others(person: Person) -> bool:
+    """Has the person the right to see runs of others? Which of them, the tenants say."""
+    return person.pk is not None and bool(person.has_perm(OPERATE) or person.has_perm(VIEW))
+
+
+def runs_for(person: Person | None) -> QuerySet[WorkflowRun]:
+    """The runs a person may see; see `seen_by`. Raises TenantsUnknown."""
+    return WorkflowRun.objects.using(database()).filter(seen_by(person).within())
 
 
 def may_see_run(run: WorkflowRun, person: Person) -> bool:
     """Would `runs_for` have this run for the person? Asks the database nothing. Raises TenantsUnknown."""
     if run.owner_id is not None and run.owner_id == person.pk:
         return True
-    return (person.has_perm(OPERATE) or person.has_perm(VIEW)) and acts_in(person, run.tenant)
+    return sees_others(person) and acts_in(person, run.tenant)
 
 
 def may_operate(run: WorkflowRun, person: Person | None) -> bool:

@@ -24,7 +24,7 @@ from durableflows.conf import settings
 from durableflows.core import log_lines, registry
 from durableflows.core.keys import new_token
 from durableflows.core.states import StepState
-from durableflows.leases import OVERRUN_MARK, Place
+from durableflows.leases import DRAINS_MARK, OVERRUN_MARK, Place
 from durableflows.models import StepAttempt, StepRun, Worker
 from durableflows.services import sweeps
 from durableflows.transactions import database, first_line
@@ -93,9 +93,13 @@ _outage = Outage()
 
 
 class Reports:
-    """Celery task ids whose pool child is dead, as the worker's parent reports them through a pipe."""
+    """Celery task ids whose pool child is dead, as the worker's parent reports them through a pipe.
+
+    `is_draining`: the parent was told to end.
+    """
 
     def __init__(self, reader: int | None) -> None:
+        self.is_draining = False
         self._reader, self._rest = reader, b""
         self._known: dict[str, float] = {}
 
@@ -113,7 +117,13 @@ class Reports:
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._known[line.decode("ascii", "replace")] = time.monotonic()
+            self._note(line.decode("ascii", "replace"))
+
+    def _note(self, line: str) -> None:
+        if line == DRAINS_MARK:
+            self.is_draining = True
+        else:
+            self._known[line] = time.monotonic()
 
     def free(self) -> None:
         """Free the steps of reported tasks. Kept for a while: the dead child's transaction may still hold its rows."""
@@ -137,6 +147,8 @@ def run(place: Place, reader: int | None) -> None:
             dead = sweeps.dead_processes(place.boot_id, is_alive)
             reports.wait(0.0)  # what is written before a process is ended is here, if the process is among the dead
             reports.free()
+            if reports.is_draining:
+                _note_draining(place)
             # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
             sweeps.free_dead_processes(dead, place.boot_id, is_alive)
             sweep_in_turn(place, may_free_stale=pulse.is_steady())
@@ -206,6 +218,12 @@ def register(place: Place) -> None:
             "heartbeat_at": moment,
         },
     )
+
+
+def _note_draining(place: Place) -> None:
+    """For people who look: nothing else is decided by it."""
+    row = Worker.objects.using(database()).filter(boot_id=place.boot_id, draining_at__isnull=True)
+    row.update(draining_at=clock.now())
 
 
 def _beat_for_ever(place: Place, pulse: Pulse, stop: threading.Event) -> None:

@@ -6,6 +6,7 @@ from django.urls.converters import StringConverter
 from durableflows.views.asked import AskedFor
 from durableflows.views.badge import Badge
 from durableflows.views.bulk import BulkAction
+from durableflows.views.console import Dashboard, ProviderPage, Providers, StopProvider, Workers
 from durableflows.views.decision import Decided, Decision
 from durableflows.views.delegations import Delegations, EndDelegation
 from durableflows.views.inbox import Inbox
@@ -46,6 +47,12 @@ urlpatterns = [
     path("inbox/<uuid:request_id>/assign/", Assign.as_view(), name="assign"),
     path("inbox/<uuid:request_id>/reply/", Reply.as_view(), name="reply"),
     path("inbox/<uuid:request_id>/withdraw/", Withdraw.as_view(), name="withdraw"),
+    path("console/", Dashboard.as_view(), name="console"),
+    path("console/workers/", Workers.as_view(), name="workers"),
+    path("console/providers/", Providers.as_view(), name="providers"),
+    # A provider's name may have any letter in it.
+    path("console/provider/<durableflows_text:provider>/", ProviderPage.as_view(), name="provider"),
+    path("console/do/<slug:verb>/<durableflows_text:provider>/", StopProvider.as_view(), name="stop-provider"),
     path("runs/", RunList.as_view(), name="runs"),
     path("runs/bulk/", BulkAction.as_view(), name="bulk"),
     path("runs/<uuid:run_id>/", RunPage.as_view(), name="run"),

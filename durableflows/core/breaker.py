@@ -116,6 +116,16 @@ def held_until(breaker: Breaker, now: datetime) -> datetime:
     return max(times.get(breaker.state) or now, now)
 
 
+def mark(breaker: Breaker) -> str:
+    """What somebody who decides about it must have seen: that it is in use, left alone, or paused, and since when.
+
+    While it is left alone requests try now and then whether it is back: that is no other standing.
+    """
+    if breaker.state is BreakerState.PAUSED:
+        return f"paused {breaker.changed_at.isoformat() if breaker.changed_at else ''}"
+    return "in use" if breaker.state is BreakerState.CLOSED else "left alone"
+
+
 def counts(breaker: Breaker, begun_at: datetime, now: datetime) -> bool:
     """Does a send that began then speak about the breaker as it is now? What was under way at the trip does not."""
     since = counted_from(breaker, now)

@@ -134,6 +134,7 @@ class WorkflowRun(EngineRow):
             # The console's list: in the order of starting, narrowed to one state or tenant, or found by its key.
             models.Index(fields=["-created_at", "-id"], name="durableflows_run_started"),
             models.Index(fields=["-created_at"], condition=Q(ended_at__isnull=True), name="durableflows_run_live"),
+            models.Index(fields=["-ended_at"], condition=Q(ended_at__isnull=False), name="durableflows_run_lately"),
             models.Index(fields=["state", "-created_at"], name="durableflows_run_state_list"),
             models.Index(fields=["tenant", "-created_at"], name="durableflows_run_tenant"),
             models.Index(fields=["business_key"], opclasses=["varchar_pattern_ops"], name="durableflows_run_search"),

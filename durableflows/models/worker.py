@@ -18,6 +18,8 @@ class Worker(models.Model):
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
     swept_at = models.DateTimeField(null=True, blank=True)
+    # Told to end: it takes no new step, and ends those that it holds.
+    draining_at = models.DateTimeField(null=True, blank=True)
     stopped_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -4,6 +4,7 @@ Reads nothing itself. Each keeps of the runs that the person may see those under
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,10 +12,10 @@ from django.contrib.contenttypes.models import ContentType
 from django.db.models import Q, QuerySet
 
 from durableflows import accounts
-from durableflows.core.states import STEP_OPEN, EffectState, ParkedReason, RunState, StepState
+from durableflows.core.states import STEP_OPEN, ApprovalState, EffectState, ParkedReason, RunState, StepState
 from durableflows.doctor.due import MARGIN_SECONDS, WHEN
 from durableflows.doctor.rows import Scope
-from durableflows.models import SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.reading.looking import as_id
 from durableflows.transactions import database
 
@@ -33,6 +34,33 @@ AGES: Mapping[str, tuple[str, str, timedelta]] = {
 """When a run was started: the words, and which side of which moment."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Rows of live runs that stand somewhere, and the field that says since when each does."""
+
+    rows: QuerySet[Any]
+    since: str
+
+
+def kept(choice: str, now: datetime) -> Kept | None:
+    """The rows that a view of one kind of row keeps the runs of; None for a view of runs."""
+    match choice:
+        case "asked":
+            return Kept(_requests().filter(state=ApprovalState.OPEN, run__ended_at__isnull=True), "created_at")
+        case "retried":
+            return Kept(_retried().filter(run__ended_at__isnull=True), "tries_since")
+        case "unsent":
+            return Kept(_ready().filter(held_by="", sent_at__isnull=True), "resend_at")
+        case "queued":
+            return Kept(_ready().filter(held_by="", sent_at__isnull=False), "sent_at")
+        case "held":
+            return Kept(_ready().exclude(held_by=""), "held_since")
+        case "leases":
+            under_way = _steps().filter(state=StepState.RUNNING, run__ended_at__isnull=True)
+            return Kept(under_way.filter(must_end_by__lt=now), "must_end_by")
+    return None
+
+
 def under(choice: str, runs: Runs, now: datetime) -> Runs:
     """Keep the runs of a view; all of them under an unknown one."""
     live = runs.filter(ended_at__isnull=True)
@@ -44,10 +72,11 @@ def under(choice: str, runs: Runs, now: datetime) -> Runs:
         case "people":
             return live.filter(pk__in=_any_of(_all().filter(state=RunState.WAITING_HUMAN), _parked(), _for_person()))
         case "doubt":
-            return runs.filter(pk__in=_any_of(_doubtful(), _all().filter(state=RunState.NEEDS_RECONCILIATION)))
+            return runs.filter(pk__in=_any_of(doubtful(), _all().filter(state=RunState.NEEDS_RECONCILIATION)))
         case "failing":
             return runs.filter(pk__in=_any_of(_retried(), _parked(ParkedReason.OUR_CODE), _failed(now)))
-    return runs
+    found = kept(choice, now)
+    return live.filter(pk__in=found.rows.values("run_id")) if found else runs
 
 
 def _all() -> Runs:
@@ -56,6 +85,15 @@ def _all() -> Runs:
 
 def _steps() -> QuerySet[StepRun]:
     return StepRun.objects.using(database()).order_by()
+
+
+def _requests() -> QuerySet[ApprovalRequest]:
+    return ApprovalRequest.objects.using(database()).order_by()
+
+
+def _ready() -> QuerySet[StepRun]:
+    """Steps that may begin, of runs that nobody has parked."""
+    return _steps().filter(state=StepState.READY, run__parked_reason="", run__ended_at__isnull=True)
 
 
 def _any_of(*rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -81,7 +119,7 @@ def _for_person() -> QuerySet[StepRun]:
     return _steps().filter(state__in=states, needs_person=True)
 
 
-def _doubtful() -> QuerySet[SideEffect]:
+def doubtful() -> QuerySet[SideEffect]:
     """Unknown, or sent and never answered; one that was sent this moment is only under way."""
     effects = SideEffect.objects.using(database()).order_by()
     sent = Q(state=EffectState.DISPATCHED, in_doubt_since__isnull=False)
@@ -111,8 +149,8 @@ def _about(subject_id: str) -> Q:
     return Q(subject_type__in=list(ContentType.objects.values_list("pk", flat=True)), subject_id=subject_id)
 
 
-def with_fields(given: Mapping[str, str], runs: Runs, now: datetime) -> Runs:
-    """Keep what fits each field that is filled in."""
+def with_fields(given: Mapping[str, str], runs: Runs, now: datetime, *, show: str = "") -> Runs:
+    """Keep what fits each field that is filled in. `show`: the view; of steps that wait for a provider, for which."""
     for name in ("workflow", "state", "tenant"):
         if given[name]:
             runs = runs.filter(**{name: given[name]})
@@ -124,9 +162,14 @@ def with_fields(given: Mapping[str, str], runs: Runs, now: datetime) -> Runs:
     if given["subject"]:
         runs = runs.filter(_about(given["subject"]))
     if given["provider"]:
-        effects = SideEffect.objects.using(database()).filter(provider=given["provider"]).order_by()
-        runs = runs.filter(pk__in=effects.values("run_id"))
+        runs = runs.filter(pk__in=_at(given["provider"], show).values("run_id"))
     return runs.filter(_erring(given["error"])) if given["error"] else runs
+
+
+def _at(provider: str, show: str) -> QuerySet[Any]:
+    if show == "held":
+        return _ready().filter(held_by=provider)
+    return SideEffect.objects.using(database()).filter(provider=provider).order_by()
 
 
 def _owned(name: str) -> Q:

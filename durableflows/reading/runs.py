@@ -33,6 +33,15 @@ CHOICES = {
     "doubt": "In doubt",
     "failing": "Failing now",
 }
+MORE = {
+    "asked": "Somebody is asked",
+    "retried": "Tried again later",
+    "unsent": "Not sent yet",
+    "queued": "In a queue",
+    "held": "Held at a provider",
+    "leases": "Leases run out",
+}
+"""Views that the dashboard leads to: each has a tab while it is shown."""
 MEANS = {
     "all": "Every run that you may see.",
     "live": "Runs that have not ended.",
@@ -40,6 +49,12 @@ MEANS = {
     "people": "Runs that go on only when a person decides, answers or looks.",
     "doubt": "Runs of which something may have happened outside, and nobody knows yet.",
     "failing": "Runs that are tried again after an error, are parked by one, or have failed in the last 24 hours.",
+    "asked": "Runs of which a request waits for somebody’s answer.",
+    "retried": "Runs with a step that did not work, and is tried again at a later time.",
+    "unsent": "Runs with a step that may begin, and was not sent to a worker yet.",
+    "queued": "Runs with a step that was sent, and that no worker has taken yet.",
+    "held": "Runs with a step that waits for a provider: for one that is left alone or paused, or for room.",
+    "leases": "Runs with a step whose worker should have ended it by now.",
 }
 NOTHING = {
     "all": "There are no runs that you may see.",
@@ -48,6 +63,12 @@ NOTHING = {
     "people": "Nothing waits for a person.",
     "doubt": "Nothing is in doubt.",
     "failing": "Nothing is failing.",
+    "asked": "Nobody is asked.",
+    "retried": "Nothing waits to be tried again.",
+    "unsent": "Everything is sent.",
+    "queued": "Nothing waits for a worker.",
+    "held": "Nothing waits for a provider.",
+    "leases": "No lease has run out.",
 }
 ORDERS = {"": "last started", "first": "first started"}
 SORTS = [("", "Newest first"), ("first", "Oldest first")]
@@ -136,7 +157,7 @@ def chosen(request: HttpRequest) -> Chosen:
     form = RunListForm(request.GET)
     form.is_valid()
     given: dict[str, str] = {name: form.cleaned_data.get(name, "") for name in form.fields}
-    show = given["show"] if given["show"] in CHOICES else "all"
+    show = given["show"] if given["show"] in MEANS else "all"
     sort = given["sort"] if given["sort"] in ORDERS else ""
     problems = [str(problem) for name in form.errors for problem in form.errors[name]]
     fields = {name: given[name] for name in FIELDS}
@@ -145,7 +166,8 @@ def chosen(request: HttpRequest) -> Chosen:
 
 def tabs(choice: Chosen) -> Iterator[tuple[str, str, bool]]:
     """Each saved view: its words, where it leads, and whether it is shown."""
-    for name, words in CHOICES.items():
+    shown = {choice.show: MORE[choice.show]} if choice.show in MORE else {}
+    for name, words in (CHOICES | shown).items():
         yield words, choice.address(show=name), name == choice.show
 
 
@@ -170,7 +192,7 @@ def page(request: HttpRequest, choice: Chosen) -> Window[WorkflowRun]:
     if choice.problem:
         return Window([], "", "")
     now = now_of(request)
-    runs = narrow.with_fields(choice.fields, narrow.under(choice.show, seen(request), now), now)
+    runs = narrow.with_fields(choice.fields, narrow.under(choice.show, seen(request), now), now, show=choice.show)
     runs = narrow.found(choice.search, runs) if choice.search else runs
     light = runs.defer("data", "manifest", "budget", "labels", "result", "trace_context")
     return window(light, ORDERS[choice.sort], after=choice.after, before=choice.before)

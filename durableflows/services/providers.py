@@ -31,29 +31,36 @@ AT_A_TIME = 50
 """So many steps at most are let go on in one sweep, also to a provider without limits that has just come back."""
 
 
-def pause(provider: str, *, by: Any, reason: str) -> breakers.Breaker:
+def pause(provider: str, *, by: Any, reason: str, shown: str = "") -> breakers.Breaker:
     """Send nothing more to a provider until somebody resumes it; what is under way ends and is recorded.
 
-    Raises           NotFoundError, NotAllowed, InvalidState without a reason. A second pause changes nothing
+    shown            what the person has seen of it (`core.breaker.mark`), to be the same under the lock
+    Raises           NotFoundError, NotAllowed, InvalidState without a reason, TooLate when it is no longer as shown.
+                     A second pause changes nothing
     Writes / Locks   Breaker, BreakerChange; locks the provider's row
     Crash            after the commit no process sends anything to it
     """
-    return _change(provider, BreakerState.PAUSED, "pause", by=by, reason=reason)
+    return _change(provider, BreakerState.PAUSED, "pause", by=by, reason=reason, shown=shown)
 
 
-def resume(provider: str, *, by: Any, reason: str) -> breakers.Breaker:
+def resume(provider: str, *, by: Any, reason: str, shown: str = "") -> breakers.Breaker:
     """Let requests to a provider leave again, whoever or whatever has stopped them.
 
-    Raises   NotFoundError, NotAllowed, InvalidState without a reason. One that is not paused is left alone
+    Raises   as `pause`. One that is not stopped is left alone
     Crash    after the commit the sweep lets the steps go on that wait
     """
-    return _change(provider, BreakerState.CLOSED, "resume", by=by, reason=reason)
+    return _change(provider, BreakerState.CLOSED, "resume", by=by, reason=reason, shown=shown)
 
 
 def known() -> set[str]:
     """The providers that effects, settings or rows name."""
-    declared = {effect.provider for one in registry.definitions() for effect in one.effects.values()}
-    return declared | set(settings().PROVIDERS) | set(provider_state.read_all())
+    return declared() | set(provider_state.read_all())
+
+
+def declared() -> set[str]:
+    """The providers that effects or settings name."""
+    effects = {effect.provider for one in registry.definitions() for effect in one.effects.values()}
+    return effects | set(settings().PROVIDERS)
 
 
 def check_known(provider: str) -> None:
@@ -63,29 +70,37 @@ def check_known(provider: str) -> None:
         raise NotFoundError(f"there is no provider {provider[:60]!r}{did_you_mean(provider, names)}")
 
 
-def _change(provider: str, state: BreakerState, verb: str, *, by: Any, reason: str) -> breakers.Breaker:
+def _change(provider: str, state: BreakerState, verb: str, *, by: Any, reason: str, shown: str) -> breakers.Breaker:
     why = free_text.kept_reason(reason, verb)
     check_known(provider)
     _check_right(verb, by)
     name = "" if by is None else str(by.get_username())[:150]
-    changed = _store(provider, state, name, why)
+    changed = _store(provider, state, name, why, shown)
     cross(Boundary.OPERATE_AFTER_COMMIT)
     return changed
 
 
 def _check_right(verb: str, by: Any) -> None:
-    """Runs the project's code: never under a lock."""
-    if by is None:
-        return
+    if by is not None and (why := why_not(by)):
+        raise NotAllowed(f"{by} may not {verb} a provider: {why}")
+
+
+def why_not(by: Any) -> str:
+    """Why a person may not stop a provider, nor let it go on; '' when nothing is in the way. Raises TenantsUnknown.
+
+    Runs the project's code: never under a lock.
+    """
     if not by.has_perm(OPERATE):
-        raise NotAllowed(f"{by} may not {verb} a provider: the permission {OPERATE} is needed")
+        return f"the permission {OPERATE} is needed"
     if settings().TENANTS_OF and tenants_of(by) is not None:
-        raise NotAllowed(f"{by} may not {verb} a provider: it serves all tenants, and {by} acts in some only")
+        return f"it serves all tenants, and {by} acts in some only"
+    return ""
 
 
 @transact
-def _store(provider: str, state: BreakerState, name: str, reason: str) -> breakers.Breaker:
-    provider_state.change_by_hand(provider, state, by=name, reason=reason, now=clock.now())
+def _store(provider: str, state: BreakerState, name: str, reason: str, shown: str) -> breakers.Breaker:
+    now = clock.now()
+    provider_state.change_by_hand(provider, state, by=name, reason=reason, now=now, shown=shown)
     cross(Boundary.OPERATE_BEFORE_COMMIT)
     return provider_state.read(provider)
 

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from durableflows import api
 from durableflows.core.states import RunState, StepState
-from durableflows.models import StepAttempt, StepRun, WorkflowRun
+from durableflows.models import StepAttempt, StepRun, Worker, WorkflowRun
 from tests.support.proxy import proxy
 from tests.support.workers import fleet, pool_children, wait_for
 from tests.worker_app.workflows import HOLD_SECONDS, Held
@@ -61,6 +61,9 @@ def test_a_worker_that_is_told_to_end_lets_a_step_of_thirty_seconds_end_and_nobo
 
         told_at = time.monotonic()
         old.send_signal(signal.SIGTERM)
+        wait_for(
+            lambda: Worker.objects.filter(draining_at__gt=F("started_at")).count() == 1, seconds=10, what="it to say so"
+        )
         wait_for(lambda: old.poll() is not None, seconds=HOLD_SECONDS + 30, what="the old worker to end")
         took = time.monotonic() - told_at
         wait_for(lambda: ended([run]), seconds=30, what="the run to end")

@@ -1,6 +1,6 @@
 """What stands between runs and a provider: its breaker, its limits, and who waits."""
 
-from tests.guards.finders import LIMITS, PAUSED, PROVIDERS, PROVIDERS_AT_ONCE
+from tests.guards.finders import LIMITS, PAUSED, PROVIDERS, PROVIDERS_AT_ONCE, STOPPING
 from tests.guards.values import Change, Guard
 
 LOCKED = "select_for_update(no_key=True)\n    row = rows.filter(pk=provider).first()"
@@ -157,6 +157,14 @@ GUARDS = (
         "    if settings().TENANTS_OF and tenants_of(by) is not None:\n",
         "    if by.pk is None:\n",
         PAUSED + "test_who_may_not_operate_changes_nothing",
+    ),
+    Guard(
+        "a provider that was paused meanwhile is not resumed from an old page",
+        "P9",
+        "provider_state.py",
+        "    if shown and breakers.mark(value(row)) != shown:\n",
+        "    if shown and not row.provider:\n",
+        STOPPING + "test_what_was_stopped_by_others_meanwhile_is_shown_first_and_nothing_is_done",
     ),
     Guard(
         "looking again is no attempt",

@@ -15,6 +15,7 @@ ADMINS = (STOCK, UNFOLD)
 ADMIN = "/admin/durableflows"
 INBOX = "/durableflows/inbox"
 RUNS = "/durableflows/runs"
+CONSOLE = "/durableflows/console"
 
 Made = Mapping[str, Mapping[str, str]]
 """Where rows are: see `browser_rows.Grid`."""
@@ -166,6 +167,15 @@ def _cancel_without_a_reason(page: Page, _made: Made) -> None:
     page.get_by_role("button", name="Cancel it").click()
 
 
+def _open_figures(page: Page, _made: Made) -> None:
+    page.locator("summary", has_text="The same in figures").click()
+
+
+def _pause_without_a_reason(page: Page, _made: Made) -> None:
+    page.locator("form[data-df-once]").evaluate("form => { form.noValidate = true; }")
+    page.get_by_role("button", name="Pause it").click()
+
+
 def _choose_all(page: Page, _made: Made) -> None:
     for box in page.locator("#df-list [type=checkbox]").all():
         box.check()
@@ -298,6 +308,22 @@ SIGHTS = (
     Sight("console-run-hostile", _console("hostile"), "admin", "Steps in time"),
     Sight("console-ledger-hostile", _console("hostile", "ledger/"), "admin", "window.hostile=3"),
     Sight("console-run-endless", _console("endless", "state/"), "admin", "What it knows"),
+    Sight("console-dashboard", _at(f"{CONSOLE}/"), "admin", "Half within", act=_open_figures),
+    Sight("console-providers-hostile", _at(f"{CONSOLE}/providers/"), "admin", "window.hostile=1"),
+    Sight(
+        "console-provider-hostile",
+        _at(f"{CONSOLE}/provider/{quote('<img src=x onerror=hostile=1>')}/"),
+        "admin",
+        "What became of it",
+    ),
+    Sight(
+        "console-pause-refused",
+        _at(f"{CONSOLE}/do/pause/payments/"),
+        "admin",
+        "the reason stays on the record",
+        act=_pause_without_a_reason,
+    ),
+    Sight("console-workers-hostile", _at(f"{CONSOLE}/workers/"), "admin", "Workflows that it knows"),
     Sight("not-found", _at("/orders/none/"), "agent", "no such"),
     Sight("mails", _at("/"), "", "Your refund", skins=(MAILS,)),
     Sight("mail-hostile", _at("/?to=script"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from customer_ops.management.commands.seed_demo import PEOPLE
 from customer_ops.models import Charge, Customer, Order, RefundRequest, Ticket
 from customer_ops.sandbox.control import SandboxControl
 from durableflows import Money, api
-from durableflows.models import ApprovalRequest
+from durableflows.core import registry
+from durableflows.core.keys import new_token
+from durableflows.models import ApprovalRequest, Breaker, BreakerChange, Worker
 from durableflows.testing import FakeClock, World, open_request, virtual
 from tests.support.desk import run_id_of
 from tests.support.payments import call
@@ -104,6 +107,8 @@ class Grid:
         """Make all of it."""
         for index in range(22):  # more than the list has on a page
             make_charge(f"R-{1001 + index}", customer="Ines Silva", dollars=90 + 47 * index)
+        make_workers()
+        make_providers()
         with virtual(FakeClock(timezone.now())) as self.world:
             waiting = self.ask(make_charge("R-2002", customer="Bram de Vries"), 600, "The chair came without its legs.")
             return {
@@ -181,6 +186,32 @@ class Grid:
 
     def _fault(self, kind: str, charge: Charge, **options: Any) -> None:
         SandboxControl(settings.PAYMENTS_URL).fault(kind, path="/v1/refunds", charge=charge.provider_id, **options)
+
+
+def make_workers() -> None:
+    """One that lives and stays so, one that was told to end, and one with a name that is too long, silent for long."""
+    now, knows = timezone.now(), [list(pair) for pair in registry.known()]
+    later = {"heartbeat_at": now + timedelta(days=1), "swept_at": now + timedelta(days=1)}
+    given: list[dict[str, Any]] = [
+        {"name": "celery@desk-1", "host": "desk-1.example.com", "queues": ["celery", "slow"], **later},
+        {"name": HOSTILE_NUMBER, "host": HOSTILE[:200], "queues": ["celery"], **later, "draining_at": now},
+        {"name": "W" * 200, "host": "h" * 200, "queues": ["q" * 120], "heartbeat_at": now - timedelta(hours=2)},
+    ]
+    for one in given:
+        Worker.objects.create(boot_id=new_token(), pid=4711, knows=knows, started_at=now - timedelta(hours=3), **one)
+
+
+def make_providers() -> None:
+    """One that is left alone, one that was paused in words that are none, and one whose name is too long."""
+    now = timezone.now()
+    alone = {"opened_at": now, "open_until": now + timedelta(days=1), "failures": 5}
+    for name, state, by, reason, more in (
+        ("maps", "open", "", "after 5 failures in a row, the last a ReadTimeout", alone),
+        (HOSTILE_NUMBER, "paused", "manager", HOSTILE, {"opened_at": now}),
+        ("p" * 100, "paused", "m" * 150, "Donaudampfschifffahrtsgesellschaftskapitaen" * 11, {"opened_at": now}),
+    ):
+        Breaker.objects.create(provider=name, state=state, changed_at=now, changed_by=by, reason=reason, **more)
+        BreakerChange.objects.create(provider=name, state=state, at=now, actor_name=by, reason=reason)
 
 
 def _places(request: RefundRequest) -> dict[str, str]:

@@ -13,13 +13,14 @@ from django.db import connection, models
 from django.test import Client
 
 from durableflows import Money, api
-from durableflows.models import RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepAttempt, StepRun, WorkflowRun
+from durableflows.reading.runs import MEANS
 from durableflows.reading.window import EPOCH
 from durableflows.runner import run_step
 from tests.support.bonus import PERMISSION, declare
 from tests.support.measured_pages import Taken, a_database, look_at
 
-RUNS = "/durableflows/runs/"
+RUNS, CONSOLE = "/durableflows/runs/", "/durableflows/console/"
 MOST_MILLISECONDS, TURNS = 1000.0, 5
 
 
@@ -42,6 +43,7 @@ def crowd(runs: int, events: int, long: int) -> Client:
     _effect(run)
     _copy(run.pk, runs, events)
     _vary()
+    _ask()
     _lengthen(run.pk, long)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
@@ -119,13 +121,17 @@ def _run_columns(run_of: str, at: str) -> dict[str, str]:
 
 def _vary() -> None:
     """A tenth failed; one in a hundred goes on, in each way that has a view of its own; a few are of something rare."""
-    runs, steps, effects = (one._meta.db_table for one in (WorkflowRun, StepRun, SideEffect))
+    runs, steps, effects, tries = (one._meta.db_table for one in (WorkflowRun, StepRun, SideEffect, StepAttempt))
     number = "substr(business_key, 7)::int"
     open_one = "ended_at = NULL, deadline_at = now() + interval '9 days'"
     timed_out = "error_class = 'requests.exceptions.ReadTimeout'"
     failed = f"state = 'FAILED', {timed_out}"
     parked = f"state = 'PARKED', {open_one}, parked_reason = 'error in our code', parked_detail = 'KeyError'"
     retried = f"state = 'RETRY_SCHEDULED', wake_at = now() + interval '1 hour', ended_at = NULL, {timed_out}"
+    ready = "state = 'READY', ended_at = NULL, resend_at = now() + interval '1 hour'"
+    held = f"{ready}, sent_at = NULL, held_by = 'bank', held_for = 'breaker', held_since = now()"
+    lease = "lease_worker = gen_random_uuid(), lease_token = gen_random_uuid(), ended_at = NULL"
+    leased = f"state = 'RUNNING', must_end_by = now() + interval '1 minute', {lease}"
     some = f"SELECT id FROM {runs} WHERE business_key LIKE 'bonus-%' AND {number} % "
     with connection.cursor() as cursor:
         for statement in (
@@ -135,10 +141,30 @@ def _vary() -> None:
             f"UPDATE {runs} SET state = 'RUNNING', {open_one} WHERE id IN ({some} 1000 = 4)",
             f"UPDATE {runs} SET workflow = 'rare', error_class = 'rare.Error' WHERE id IN ({some} 50000 = 5)",
             f"UPDATE {steps} SET {retried} WHERE name = 'ask' AND run_id IN ({some} 1000 = 4)",
+            f"UPDATE {runs} SET state = 'RUNNING', {open_one} WHERE id IN ({some} 1000 BETWEEN 6 AND 9)",
+            f"UPDATE {steps} SET {ready}, sent_at = now() WHERE name = 'ask' AND run_id IN ({some} 1000 = 6)",
+            f"UPDATE {steps} SET {ready}, sent_at = NULL WHERE name = 'ask' AND run_id IN ({some} 1000 = 7)",
+            f"UPDATE {steps} SET {held} WHERE name = 'ask' AND run_id IN ({some} 1000 = 8)",
+            f"UPDATE {steps} SET {leased} WHERE name = 'ask' AND run_id IN ({some} 1000 = 9)",
+            f"UPDATE {tries} SET ended_at = NULL WHERE step_id IN (SELECT id FROM {steps} WHERE state = 'RUNNING')",
             f"UPDATE {effects} SET state = 'UNKNOWN', in_doubt_since = now() WHERE run_id IN ({some} 1000 = 4)",
             f"UPDATE {effects} SET provider = 'rare' WHERE run_id IN ({some} 50000 = 5)",
         ):
             cursor.execute(statement)
+
+
+def _ask() -> None:
+    """A request for each run that waits for a decision, copied from the one that the engine asked."""
+    columns = [str(field.column) for field in ApprovalRequest._meta.concrete_fields]
+    changed = {"id": "gen_random_uuid()", "run_id": "step.run_id", "step_id": "step.id"}
+    values = ", ".join(changed.get(column, f"old.{column}") for column in columns)
+    table, steps, runs = (one._meta.db_table for one in (ApprovalRequest, StepRun, WorkflowRun))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM (SELECT * FROM {table}) old"
+            f" CROSS JOIN {steps} step JOIN {runs} run ON run.id = step.run_id"
+            " WHERE run.state = 'WAITING_HUMAN' AND step.name = 'ask' AND step.id <> old.step_id"
+        )
 
 
 def _lengthen(run_id: UUID, count: int) -> None:
@@ -156,8 +182,15 @@ def _lengthen(run_id: UUID, count: int) -> None:
 
 def pages() -> Iterator[tuple[str, str]]:
     """Each page of the console, and where it is."""
-    for view in ("all", "live", "stuck", "people", "doubt", "failing"):
+    yield "the dashboard", CONSOLE
+    yield "the workers", f"{CONSOLE}workers/"
+    yield "the providers", f"{CONSOLE}providers/"
+    yield "a provider", f"{CONSOLE}provider/bank/"
+    yield "a provider that would be paused", f"{CONSOLE}do/pause/bank/"
+    for view in MEANS:
         yield f"the list: {view}", f"{RUNS}?show={view}"
+    yield "the list: held, at a provider", f"{RUNS}?show=held&provider=bank"
+    yield "the list: retried, after an error", f"{RUNS}?show=retried&error=requests.exceptions.ReadTimeout"
     narrowed = {
         "a workflow": "workflow=bonus",
         "a rare workflow": "workflow=rare",
