@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from durableflows import explain_next, explain_rows, explain_standing
+from durableflows import clock, explain_next, explain_rows, explain_standing
 from durableflows.core.payload import JSON
 from durableflows.core.states import (
     EFFECT_OPEN,
@@ -52,7 +52,11 @@ class Explanation:
 
 def explain_run(run: WorkflowRun) -> Explanation:
     """Explain one run from its rows, for a person who may see it. Five queries and the clock's, however long it is."""
-    rows = explain_rows.read(run)
+    return explain_by(run, explain_rows.read(run, clock.now()))
+
+
+def explain_by(run: WorkflowRun, rows: Rows) -> Explanation:
+    """Explain it from rows that were read, by `explain_rows.read` or with the arguments. Asks nothing."""
     return _explained(run, rows, tuple(_lines(run, rows)))
 
 

@@ -1,10 +1,12 @@
 """What an explanation of a run is made of: its rows, bounded, in a few queries. Reads only; for `explain` alone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from durableflows import clock, provider_state
+from django.db.models import QuerySet
+
+from durableflows import provider_state
 from durableflows.conf import settings
 from durableflows.core.breaker import Breaker
 from durableflows.core.states import STEP_OPEN, ApprovalState, EffectState, StepState
@@ -31,14 +33,23 @@ class Rows:
     """Of the providers that a step waits for."""
 
 
-def read(run: WorkflowRun) -> Rows:
-    """Read them: five queries and the clock's, however long the run is; one more while a step waits for a worker, and
-    one while it waits for a provider."""
+def read(run: WorkflowRun, now: datetime) -> Rows:
+    """Read them: five queries, however long the run is; one more while a step waits for a worker, and one while it
+    waits for a provider."""
+    return _with_history(read_standing(run, now), run)
+
+
+def read_for_page(run: WorkflowRun, now: datetime, requests: Iterable[ApprovalRequest]) -> Rows:
+    """The same, with what each effect was asked for; `requests`: the run's, which the page has read already."""
+    return _with_history(_standing(run, now, _effects(run), requests), run)
+
+
+def _with_history(rows: Rows, run: WorkflowRun) -> Rows:
     alias = database()
     events = RunEvent.objects.using(alias).filter(run=run).select_related("step").order_by("-sequence")
     decisions = ApprovalDecision.objects.using(alias).filter(request__run=run).order_by("-at", "-id")
     return replace(
-        read_standing(run, clock.now()),
+        rows,
         events=list(events.defer("step__input", "step__output")[:EVENTS_SHOWN])[::-1],
         decisions=list(decisions[:ROWS_READ]),
     )
@@ -46,18 +57,29 @@ def read(run: WorkflowRun) -> Rows:
 
 def read_standing(run: WorkflowRun, now: datetime) -> Rows:
     """The same without events and decisions: what the run's standing is read from. Three queries, and two as there."""
+    requests = ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]
+    return _standing(run, now, _effects(run).defer("arguments", "step__input", "step__output"), requests)
+
+
+def _effects(run: WorkflowRun) -> QuerySet[SideEffect]:
+    effects = SideEffect.objects.using(database()).filter(run=run).select_related("step")
+    return effects.defer("step__input", "step__output").order_by("-created_at", "-id")
+
+
+def _standing(
+    run: WorkflowRun, now: datetime, effects: QuerySet[SideEffect], requests: Iterable[ApprovalRequest]
+) -> Rows:
     alias = database()
-    effects = SideEffect.objects.using(alias).filter(run=run).select_related("step").order_by("-created_at", "-id")
     steps = list(
         StepRun.objects.using(alias).filter(run=run, state__in=[str(state) for state in STEP_OPEN])[:ROWS_READ]
     )
-    known = list(effects.defer("arguments", "step__input", "step__output")[:ROWS_READ])[::-1]
+    known = list(effects[:ROWS_READ])[::-1]
     return Rows(
         now=now,
         events=[],
         steps=steps,
         effects=known,
-        requests=list(ApprovalRequest.objects.using(alias).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]),
+        requests=[one for one in requests if one.state == ApprovalState.OPEN],
         decisions=[],
         release_unknown=_unknown_release(run, now) if any(step.state == StepState.READY for step in steps) else "",
         breakers=_breakers(steps, known),

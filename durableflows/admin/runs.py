@@ -6,17 +6,19 @@ from uuid import UUID
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from durableflows import api, clock
+from durableflows import clock, explain_rows
 from durableflows.admin.frame import guarded
 from durableflows.admin.readonly import ReadOnly, StateFilter, WorkflowFilter
 from durableflows.core.payload import redact
 from durableflows.core.states import RunState
+from durableflows.explain import explain_by
 from durableflows.models import (
+    ApprovalDecision,
     ApprovalRequest,
     EffectSend,
     RunEvent,
@@ -26,6 +28,7 @@ from durableflows.models import (
     WorkflowRun,
 )
 from durableflows.reading.looking import as_id, once, sees_some, tenants_known
+from durableflows.reading.narrow import called, owned
 from durableflows.selectors import OPERATE, VIEW, requests_for, runs_for
 from durableflows.transactions import database
 
@@ -41,7 +44,7 @@ class WorkflowRunAdmin(ReadOnly):
     tenant = "tenant"
     list_display = ("__str__", "workflow", "version", "standing", "owner_name", "created_at", "ended_at")
     list_filter = (StateFilter, WorkflowFilter)
-    search_fields = ("business_key__startswith", "subject_id__exact", "owner_name__exact")
+    search_fields = ("business_key__startswith",)  # that there is a field to search in; `get_search_results` searches
     search_help_text = "The run's id, the beginning of its business key, its subject's id or who started it"
 
     @admin.display(description="state")
@@ -69,7 +72,9 @@ class WorkflowRunAdmin(ReadOnly):
         run_id = as_id(search_term)
         if run_id is not None:
             return queryset.filter(pk=run_id), False
-        return super().get_search_results(request, queryset, search_term)
+        if not search_term.strip():
+            return queryset, False
+        return queryset.filter(called(search_term) | owned(search_term.strip())), False
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -80,20 +85,23 @@ class WorkflowRunAdmin(ReadOnly):
             return super().change_view(request, object_id, form_url, extra_context)  # says that it is not there
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request, run):
             raise PermissionDenied
+        now = once(request, "now", clock.now)
+        requests = _requests(run, request.user)
+        rows = explain_rows.read_for_page(run, now, requests)
         context = {
             **self.admin_site.each_context(request),
             "title": str(run),
             "opts": self.opts,
             "run": run,
-            "explanation": api.explain(run.pk, by=request.user),
+            "explanation": explain_by(run, rows),
             "facts": _facts(run),
             "steps": _steps(run),
-            "effects": _effects(run),
-            "requests": _requests(run, request.user, self.admin_site.name),
+            "effects": _effects(rows.effects),
+            "requests": _answered(requests, rows.decisions, self.admin_site.name),
             "list_address": reverse("admin:durableflows_workflowrun_changelist", current_app=self.admin_site.name),
-            "seen_at": clock.now(),
+            "seen_at": now,
             "rows_shown": ROWS_SHOWN,
-            **_events(run, request.GET.get("before", "")),
+            **_events(run, rows.events, request.GET.get("before", "")),
             **(extra_context or {}),
         }
         request.current_app = self.admin_site.name
@@ -120,12 +128,13 @@ def _steps(run: WorkflowRun) -> list[tuple[StepRun, list[StepAttempt]]]:
     return [(step, tries[step.pk]) for step in reversed(steps)]
 
 
-def _effects(run: WorkflowRun) -> list[dict[str, Any]]:
+def _effects(effects: list[SideEffect]) -> list[dict[str, Any]]:
     """The newest ledger rows in order, arguments and receipt masked, each with its sends and lookups."""
-    effects = list(SideEffect.objects.using(database()).filter(run=run).order_by("-id")[:ROWS_SHOWN])
+    if not effects:
+        return []
     sends: dict[UUID, list[EffectSend]] = defaultdict(list)
-    rows = EffectSend.objects.using(database()).filter(effect__run=run).order_by("-id")[:ROWS_SHOWN]
-    for send in reversed(list(rows)):
+    rows = EffectSend.objects.using(database()).filter(effect__in=[row.pk for row in effects]).order_by("-id")
+    for send in reversed(list(rows[:ROWS_SHOWN])):
         sends[send.effect_id].append(send)
     return [
         {
@@ -134,26 +143,36 @@ def _effects(run: WorkflowRun) -> list[dict[str, Any]]:
             "receipt": redact(effect.receipt),
             "sends": sends[effect.pk],
         }
-        for effect in reversed(effects)
+        for effect in effects
     ]
 
 
-def _requests(run: WorkflowRun, person: Any, site: str) -> list[tuple[ApprovalRequest, str]]:
-    """The run's requests with who decided, and where the person may open each; '' where not."""
-    rows = ApprovalRequest.objects.using(database()).filter(run=run).prefetch_related("decisions")
-    visible = set(requests_for(person).filter(run=run).values_list("pk", flat=True))
+def _requests(run: WorkflowRun, person: Any) -> list[ApprovalRequest]:
+    """The newest requests of the run, each with whether the person may open it (`is_visible`)."""
+    visible = Exists(requests_for(person).filter(pk=OuterRef("pk")).order_by())
+    rows = ApprovalRequest.objects.using(database()).filter(run=run).annotate(is_visible=visible)
+    return list(rows[:ROWS_SHOWN])
+
+
+def _answered(
+    requests: list[ApprovalRequest], decisions: list[ApprovalDecision], site: str
+) -> list[tuple[ApprovalRequest, list[ApprovalDecision], str]]:
+    """Each request with who decided, and where it is opened; '' where the person may not."""
+    votes: dict[UUID, list[ApprovalDecision]] = defaultdict(list)
+    for decision in reversed(decisions):
+        votes[decision.request_id].append(decision)
     page = "admin:durableflows_approvalrequest_decide"
-    return [
-        (row, reverse(page, args=[row.pk], current_app=site) if row.pk in visible else "") for row in rows[:ROWS_SHOWN]
-    ]
+    opened = {row.pk: reverse(page, args=[row.pk], current_app=site) for row in requests if row.is_visible}  # type: ignore[attr-defined]
+    return [(row, votes[row.pk], opened.get(row.pk, "")) for row in requests]
 
 
-def _events(run: WorkflowRun, before: str) -> dict[str, Any]:
+def _events(run: WorkflowRun, newest: list[RunEvent], before: str) -> dict[str, Any]:
     """One page of the history, newest first, and where the next one begins."""
-    rows = RunEvent.objects.using(database()).filter(run=run).select_related("step").order_by("-sequence")
     if before.isdecimal() and len(before) < 10:
-        rows = rows.filter(sequence__lt=int(before))
-    events = list(rows[:EVENTS_SHOWN])
+        rows = RunEvent.objects.using(database()).filter(run=run, sequence__lt=int(before)).select_related("step")
+        events = list(rows.order_by("-sequence")[:EVENTS_SHOWN])
+    else:
+        events = newest[::-1][:EVENTS_SHOWN]
     is_more = len(events) == EVENTS_SHOWN and events[-1].sequence > 1
     shown = [(event, redact(event.data)) for event in events]
     return {"events": shown, "older": events[-1].sequence if is_more else None, "is_paged": bool(before)}

@@ -141,7 +141,12 @@ def found(words: str, runs: Runs) -> Runs:
     wanted = as_id(words)
     if wanted is not None:
         return runs.filter(pk=wanted)
-    return runs.filter(Q(business_key__startswith=words.strip()) | _about(words.strip()))
+    return runs.filter(called(words))
+
+
+def called(words: str) -> Q:
+    """By the beginning of the business key, or by the subject's id."""
+    return Q(business_key__startswith=words.strip()) | _about(words.strip())
 
 
 def _about(subject_id: str) -> Q:
@@ -158,7 +163,7 @@ def with_fields(given: Mapping[str, str], runs: Runs, now: datetime, *, show: st
         _words, side, span = AGES[given["age"]]
         runs = runs.filter(**{f"created_at__{side}": now - span})
     if given["owner"]:
-        runs = runs.filter(_owned(given["owner"]))
+        runs = runs.filter(owned(given["owner"]))
     if given["subject"]:
         runs = runs.filter(_about(given["subject"]))
     if given["provider"]:
@@ -172,7 +177,7 @@ def _at(provider: str, show: str) -> QuerySet[Any]:
     return SideEffect.objects.using(database()).filter(provider=provider).order_by()
 
 
-def _owned(name: str) -> Q:
+def owned(name: str) -> Q:
     """By the account of that name; of one that is gone, by the name that was kept."""
     person = accounts.named(name)
     return Q(owner_name=name, owner__isnull=True) & ~Q(owner_name="") if person is None else Q(owner=person)

@@ -21,6 +21,7 @@ from tests.support.bonus import PERMISSION, declare
 from tests.support.measured_pages import Taken, a_database, look_at
 
 RUNS, CONSOLE = "/durableflows/runs/", "/durableflows/console/"
+ADMIN = "/admin/durableflows/"
 MOST_MILLISECONDS, TURNS = 1000.0, 5
 
 
@@ -34,7 +35,7 @@ def measured(runs: int, events: int, long: int) -> Iterator[Taken]:
 def crowd(runs: int, events: int, long: int) -> Client:
     """All of it; the person may operate every run."""
     declare()
-    operator, asker = User.objects.create_user("operator"), User.objects.create_user("asker")
+    operator, asker = User.objects.create_user("operator", is_staff=True), User.objects.create_user("asker")
     operator.user_permissions.add(Permission.objects.get(codename="operate_run"))
     asker.user_permissions.add(Permission.objects.get(codename=PERMISSION.partition(".")[2]))
     run = api.start("bonus", {"amount": Money(60000, "USD"), "customer": "Ada"}, by=asker, subject=asker, version=1)
@@ -181,7 +182,42 @@ def _lengthen(run_id: UUID, count: int) -> None:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Each page of the console, and where it is."""
+    """Each page of the console and of the admin, and where it is."""
+    yield from _of_console()
+    yield from _of_admin()
+
+
+def _of_admin() -> Iterator[tuple[str, str]]:
+    tables = (
+        "steprun",
+        "stepattempt",
+        "sideeffect",
+        "effectsend",
+        "runevent",
+        "providerevent",
+        "requestview",
+        "worker",
+    )
+    for table in ("workflowrun", "approvalrequest", *tables):
+        for page in ("", "?p=2"):
+            yield f"admin: {table}{page}", f"{ADMIN}{table}/{page}"
+    for query in (
+        "q=bonus-4711",
+        "q=77",
+        "q=nothing",
+        "q=asker",
+        "state=FAILED",
+        "state=RUNNING",
+        "workflow=rare",
+        "o=1",
+    ):
+        yield f"admin: runs by {query}", f"{ADMIN}workflowrun/?{query}"
+    long = WorkflowRun.objects.order_by("-event_sequence")[0]
+    for page in ("", "?before=2500"):
+        yield f"admin: a run of {long.event_sequence} events{page}", f"{ADMIN}workflowrun/{long.pk}/change/{page}"
+
+
+def _of_console() -> Iterator[tuple[str, str]]:
     yield "the dashboard", CONSOLE
     yield "the workers", f"{CONSOLE}workers/"
     yield "the providers", f"{CONSOLE}providers/"
