@@ -102,10 +102,9 @@ def people(request: HttpRequest, run: WorkflowRun, *, sees: bool) -> Context:
     requests = list(rows.defer("step__input", "step__output").prefetch_related("decisions")[:ROWS_SHOWN])
     signals = Signal.objects.using(database()).filter(run=run).select_related("used_by")[:ROWS_SHOWN]
     sees_all = sees and (request.user.has_perm(OPERATE) or request.user.has_perm(VIEW_REQUESTS))
+    opened = {one.pk: _decision(one) for one in requests if sees_all or one.requester_id == request.user.pk}
     return {
-        "requests": [
-            (one, _decision(one) if sees_all or one.requester_id == request.user.pk else "") for one in requests
-        ],
+        "requests": [(one, one.decisions.all(), opened.get(one.pk, "")) for one in requests],
         "signals": [(one, shown(one.payload, sees=sees)) for one in signals],
     }
 
