@@ -21,7 +21,7 @@ from durableflows.core.states import STEP_OPEN, StepState, WaitsOn
 from durableflows.core.ways import Child, Each, Sleep, WaitFor, Way
 from durableflows.errors import UnknownWorkflow
 from durableflows.models import Signal, StepRun, WorkflowRun
-from durableflows.models.compiled import insert
+from durableflows.models.compiled import insert, write
 from durableflows.models.locks import lock_step
 from durableflows.transactions import database
 
@@ -141,7 +141,7 @@ def wake(run: WorkflowRun, step: StepRun, now: datetime, reason: str) -> None:
 def give_signal(run: WorkflowRun, step: StepRun, signal: Signal, now: datetime) -> None:
     """Hand a stored signal to the step that waits for it, once."""
     signal.used_by = step
-    signal.save(using=database(), update_fields=["used_by"])
+    write(signal, database(), "used_by")
     # With the payload's digest: the signal's own row has no seal.
     integrity.give(step, {**_item_of(step), "signal": {"id": str(signal.pk), "sha256": sha256(signal.payload)}})
     wake(run, step, now, f"the signal {signal.name} is here")

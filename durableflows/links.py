@@ -12,6 +12,7 @@ from uuid import UUID
 
 from durableflows.core.keys import read_id
 from durableflows.models import ApprovalLink, ApprovalRequest
+from durableflows.models.compiled import insert
 from durableflows.transactions import database
 
 TOKEN_BYTES = 32
@@ -32,7 +33,7 @@ def mint(request: ApprovalRequest, person: Any, now: datetime) -> str:
         created_at=now,
         expires_at=request.expires_at,
     )
-    link.save(using=database(), force_insert=True)
+    insert(link, database())
     return token
 
 

@@ -16,6 +16,7 @@ from durableflows.errors import LimitReached, RunHalted
 from durableflows.leases import Lease
 from durableflows.ledger import check_lease
 from durableflows.models import ModelCall, StepRun, WorkflowRun
+from durableflows.models.compiled import insert, write
 from durableflows.models.locks import lock_run, lock_step
 from durableflows.transactions import database, transact, transact_durably
 
@@ -38,7 +39,7 @@ def hold(lease: Lease, model: str, estimate_usd: Decimal) -> UUID:
     call = ModelCall(
         run=run, step=step, attempt_id=lease.attempt_id, model=model, estimate_usd=estimate_usd, started_at=now
     )
-    call.save(using=database(), force_insert=True)
+    insert(call, database())
     run.model_calls_count += 1
     run.cost_usd += estimate_usd
     facts: dict[str, JSON] = {"step": step.name, "model": model, "estimate_usd": str(estimate_usd)}
@@ -71,7 +72,7 @@ def settle(run_id: UUID, call_id: UUID, cost_usd: Decimal | None, *, failed: boo
     cost = call.estimate_usd if cost_usd is None else cost_usd
     run.cost_usd += cost - call.estimate_usd
     call.cost_usd, call.outcome, call.ended_at = cost, "failed" if failed else "done", clock.now()
-    call.save(using=database(), update_fields=["cost_usd", "outcome", "ended_at"])
+    write(call, database(), "cost_usd", "outcome", "ended_at")
     run.store("cost_usd")
 
 

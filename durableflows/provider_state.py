@@ -19,7 +19,7 @@ from durableflows.core.definition import SEND_BY_SECONDS
 from durableflows.core.outcomes import Answer, AnswerKind
 from durableflows.errors import TooLate
 from durableflows.models import Breaker, BreakerChange, EffectSend, StepRun, WorkflowRun
-from durableflows.models.compiled import Question
+from durableflows.models.compiled import Question, insert, write
 from durableflows.transactions import after_commit, database
 
 logger = log_lines.logger("durableflows.providers")
@@ -33,6 +33,10 @@ def look(provider: str) -> tuple[datetime, breakers.Breaker]:
     return now, breakers.Breaker(provider) if found is None else value(Breaker.from_db(database(), _COLUMNS, found))
 
 
+MOVED_FIELDS = (
+    *("state", "failures", "changed_at", "opened_at", "open_until"),
+    *("probe_token", "probe_until", "changed_by", "reason"),
+)
 _COLUMNS = [field.attname for field in Breaker._meta.concrete_fields]
 _LOOK = f"SELECT {', '.join(_COLUMNS)} FROM {Breaker._meta.db_table} WHERE provider = %s"  # noqa: S608 - our own names
 
@@ -85,7 +89,7 @@ def take_probe(row: Breaker, token: UUID | None, now: datetime, timeout_seconds:
     must_end = SEND_BY_SECONDS + timeout_seconds + settings().LEASE_MARGIN_SECONDS
     row.probe_token, row.probe_until = token, now + timedelta(seconds=must_end)
     row.state, row.changed_at = str(BreakerState.HALF_OPEN), now
-    row.save(using=database(), update_fields=["state", "changed_at", "probe_token", "probe_until"])
+    write(row, database(), "state", "changed_at", "probe_token", "probe_until")
     logger.info("%s: one request tries whether it is back", row.provider)
 
 
@@ -97,7 +101,7 @@ def _probe_answered(run: WorkflowRun, step: StepRun, send: EffectSend, health: H
     state, row.open_until = breakers.after_probe(health, now, cool_down)
     if state is BreakerState.OPEN:
         row.state, row.changed_at, row.probe_token, row.probe_until = str(state), now, None, None
-        row.save(using=database(), update_fields=["state", "changed_at", "open_until", "probe_token", "probe_until"])
+        write(row, database(), "state", "changed_at", "open_until", "probe_token", "probe_until")
         return
     row.failures, row.opened_at = 0, None
     _move(row, state, now, reason="a request that tried was answered")
@@ -151,8 +155,9 @@ def _move(row: Breaker, state: BreakerState, now: datetime, *, reason: str, by: 
     row.probe_token = row.probe_until = None
     if state is not BreakerState.OPEN:
         row.open_until = None
-    row.save(using=database())
-    BreakerChange(provider=row.provider, state=row.state, at=now, actor_name=by, reason=reason).save(using=database())
+    write(row, database(), *MOVED_FIELDS)
+    change = BreakerChange(provider=row.provider, state=row.state, at=now, actor_name=by, reason=reason)
+    insert(change, database())
     after_commit(partial(_tell, row.provider, row.state, reason, now, by), f"the telling about provider {row.provider}")
 
 

@@ -6,6 +6,7 @@ Decides nothing: who may answer, and what an answer leads to, is in `services.ap
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from durableflows import journal, signals
@@ -19,6 +20,7 @@ from durableflows.core.outcomes import Question
 from durableflows.core.payload import JSON, sha256
 from durableflows.core.states import ApprovalState
 from durableflows.models import Addressee, ApprovalRequest, StepRun, WorkflowRun
+from durableflows.models.compiled import delete, insert
 from durableflows.rights import editors_of
 from durableflows.transactions import after_commit, database
 
@@ -50,7 +52,7 @@ def ask(run: WorkflowRun, step: StepRun, question: Question, now: datetime) -> N
         request.ladder = ladder(spec, request.quorum)
         data["asked"] = asked_words(request)
     request.unanswerable_at = None if question.can_be_answered else now
-    request.save(using=database(), force_insert=True)
+    insert(request, database())
     _address(request)
     keep_editors_out(run, [request])
     kind = "approval.not_needed" if question.unneeded else "approval.asked"
@@ -116,7 +118,7 @@ def put_to(request: ApprovalRequest, rung: Rung, now: datetime) -> None:
 
 def address(request: ApprovalRequest) -> None:
     """Let lists find the request by the groups and people that it is put to."""
-    Addressee.objects.using(database()).filter(request=request).delete()
+    delete(Addressee.objects.using(database()).filter(request=request))
     _address(request)
 
 
@@ -129,8 +131,10 @@ def _address(request: ApprovalRequest) -> None:
 def keep_editors_out(run: WorkflowRun, requests: Iterable[ApprovalRequest]) -> None:
     """Let those who have changed the run's state by hand not approve what comes of it, shown to them or not (R27)."""
     editors = list(editors_of(run.pk))
-    for request in requests if editors else ():
-        request.editors.add(*editors)
+    kept_out: Any = ApprovalRequest.editors.through
+    person = ApprovalRequest.editors.field.m2m_reverse_field_name()
+    rows = [kept_out(approvalrequest_id=asked.pk, **{f"{person}_id": one.pk}) for asked in requests for one in editors]
+    kept_out.objects.using(database()).bulk_create(rows, ignore_conflicts=True)
 
 
 def mark_unanswerable(run: WorkflowRun, step: StepRun, request: ApprovalRequest, now: datetime) -> None:

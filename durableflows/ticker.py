@@ -206,18 +206,17 @@ def register(place: Place) -> None:
     rows = Worker.objects.using(database()).filter(boot_id=place.boot_id)
     if rows.update(heartbeat_at=moment, stopped_at=None):
         return
-    Worker.objects.using(database()).get_or_create(
+    row = Worker(
         boot_id=place.boot_id,
-        defaults={
-            "name": place.name,
-            "host": socket.gethostname(),
-            "pid": place.parent or os.getpid(),
-            "queues": list(place.queues),
-            "knows": [list(pair) for pair in registry.known()],
-            "started_at": moment,
-            "heartbeat_at": moment,
-        },
+        name=place.name,
+        host=socket.gethostname(),
+        pid=place.parent or os.getpid(),
+        queues=list(place.queues),
+        knows=[list(pair) for pair in registry.known()],
+        started_at=moment,
+        heartbeat_at=moment,
     )
+    Worker.objects.using(database()).bulk_create([row], ignore_conflicts=True)
 
 
 def _note_draining(place: Place) -> None:

@@ -1,8 +1,8 @@
 """Statements of the hot path whose text never changes, made once: Django builds it anew each time, and for a row of
 forty columns that takes longer than the database takes to answer.
 
-Used by the locks, by the end of a run's history, by `EngineRow.store` and for the rows that each attempt writes; for
-anything else an ordinary query is worth more than the microseconds.
+Used by the locks, by the end of a run's history, by `EngineRow.store`, and for all rows that are written one by one:
+`Model.save` would call the receivers of its signals, code of projects and other apps, under the engine's locks (P11).
 """
 
 from collections.abc import Callable, Sequence
@@ -96,6 +96,19 @@ def insert(row: models.Model, alias: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql, [_saved(field, field.pre_save(row, add=True), connection) for field in fields])
     row._state.adding, row._state.db = False, alias
+
+
+def delete(rows: "models.QuerySet[Any]") -> int:
+    """Delete rows that nothing refers to, by one statement. `QuerySet.delete` reads them first, and sends signals."""
+    count: int = rows._raw_delete(rows.db)  # noqa: SLF001 - Django's own name for it, and there is no public one
+    return count
+
+
+def write(row: models.Model, alias: str, *names: str) -> None:
+    """Write these columns of a row that the caller holds, whatever is in it. No signals of a save, as by `insert`."""
+    key = row._meta.pk
+    assert key is not None
+    update(row, alias, {name: getattr(row, name) for name in names}, {key.name: row.pk})
 
 
 def update(row: models.Model | type[models.Model], alias: str, values: dict[str, Any], where: dict[str, Any]) -> int:

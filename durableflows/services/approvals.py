@@ -26,6 +26,7 @@ from durableflows.errors import (
     TooLate,
 )
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_request, lock_run, lock_step
 from durableflows.rights import Right, Standing
 from durableflows.services.requests import declared, differences, facts_on, renew_facts, request_for
@@ -233,7 +234,7 @@ def _record(
     for_me = {vote.pk for vote in standing if vote.for_person_id == given.by.pk}
     votes.void(standing, for_me, f"{given.by.get_username()} answered in person", now)
     decision = _decision(request, given, seen, right, now)
-    decision.save(using=database(), force_insert=True)
+    insert(decision, database())
     data: dict[str, JSON] = {"request": str(request.pk), "verdict": given.verdict, "door": given.door}
     data |= {"right": right.name}
     if seen.edits:

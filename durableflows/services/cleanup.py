@@ -8,7 +8,6 @@ that a whole run is gone (P13), so each removal is a line in the log, and its bu
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -38,6 +37,7 @@ from durableflows.models import (
     StepRun,
     WorkflowRun,
 )
+from durableflows.models.compiled import delete
 from durableflows.models.locks import try_lock_run
 from durableflows.transactions import database, transact
 
@@ -157,24 +157,19 @@ def _remove_rows(run: WorkflowRun) -> None:
     """
     alias = database()
     effects, steps = SideEffect.objects.using(alias).filter(run=run), StepRun.objects.using(alias).filter(run=run)
-    _delete(EffectSend.objects.using(alias).filter(effect__run=run))
-    _delete(ProviderEvent.objects.using(alias).filter(effect__run=run))
+    delete(EffectSend.objects.using(alias).filter(effect__run=run))
+    delete(ProviderEvent.objects.using(alias).filter(effect__run=run))
     for rows in (ModelCall, Signal, Artifact, RunEvent):
-        _delete(rows.objects.using(alias).filter(run=run))
-    _delete(StepAttempt.objects.using(alias).filter(step__run=run))
-    _delete(ApprovalRequest.editors.through.objects.using(alias).filter(approvalrequest__run=run))
-    _delete(Addressee.objects.using(alias).filter(request__run=run))
+        delete(rows.objects.using(alias).filter(run=run))
+    delete(StepAttempt.objects.using(alias).filter(step__run=run))
+    delete(ApprovalRequest.editors.through.objects.using(alias).filter(approvalrequest__run=run))
+    delete(Addressee.objects.using(alias).filter(request__run=run))
     RequestNote.objects.using(alias).filter(request__run=run).update(answers=None)
     for of_requests in (RequestView, Notification, Announcement, ApprovalLink, RequestNote, ApprovalDecision):
-        _delete(of_requests.objects.using(alias).filter(request__run=run))
-    _delete(ApprovalRequest.objects.using(alias).filter(run=run))
+        delete(of_requests.objects.using(alias).filter(request__run=run))
+    delete(ApprovalRequest.objects.using(alias).filter(run=run))
     effects.update(undoes=None, replaces=None)
-    _delete(effects)
+    delete(effects)
     steps.update(gather=None, came_from=None)
-    _delete(steps)
+    delete(steps)
     run.delete(using=alias)
-
-
-def _delete(rows: QuerySet[Any]) -> None:
-    """Delete in one statement. `delete()` would load every row first, to look for others that refer to it."""
-    rows._raw_delete(rows.db)  # noqa: SLF001 - Django's own name for it, and there is no public one

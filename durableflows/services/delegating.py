@@ -16,6 +16,7 @@ from durableflows.core import free_text, log_lines
 from durableflows.core.keys import read_id
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import Delegation
+from durableflows.models.compiled import write
 from durableflows.transactions import database, transact
 
 logger = log_lines.logger("durableflows.delegations")
@@ -157,7 +158,7 @@ def _finish(delegation_id: UUID, by_name: str, why: str) -> Delegation:
     row = Delegation.objects.using(database()).select_for_update(no_key=True).get(pk=delegation_id)
     if row.ended_at is None:
         row.ended_at, row.ended_by_name, row.ended_reason = clock.now(), by_name, why
-        row.save(using=database(), update_fields=["ended_at", "ended_by_name", "ended_reason"])
+        write(row, database(), "ended_at", "ended_by_name", "ended_reason")
         logger.info("%s acts for %s no longer", row.taker_id, row.giver_id)
     cross(Boundary.PEOPLE_BEFORE_COMMIT)
     return row

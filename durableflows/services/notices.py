@@ -20,6 +20,7 @@ from durableflows.core import log_lines
 from durableflows.core.notices import ALERT_AFTER_ATTEMPTS, WHILE_OPEN, Fate, NoticeKind, fate, pause_seconds
 from durableflows.core.states import ApprovalState
 from durableflows.models import Announcement, ApprovalRequest, Notification
+from durableflows.models.compiled import write
 from durableflows.models.locks import lock_request, try_lock_run
 from durableflows.recipients import recipients
 from durableflows.services.turns import each, while_open
@@ -153,7 +154,7 @@ def _locked(notification_id: UUID) -> Notification | None:
 def _store(row: Notification, **values: Any) -> None:
     for name, value in values.items():
         setattr(row, name, value)
-    row.save(using=database(), update_fields=[*values])
+    write(row, database(), *values)
 
 
 def sent(taken: Taken) -> None:

@@ -20,6 +20,7 @@ from durableflows.core.notices import NoticeKind
 from durableflows.core.payload import JSON
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError, TooLate
 from durableflows.models import ApprovalRequest, RequestNote, StepRun, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_request, lock_run, lock_step
 from durableflows.rights import Standing
 from durableflows.selectors import may_operate
@@ -254,7 +255,7 @@ def _note(at: _Locked, word: _Word, kind: str, answers: RequestNote | None = Non
         answers=answers,
         at=at.now,
     )
-    note.save(using=database(), force_insert=True)
+    insert(note, database())
     return note
 
 

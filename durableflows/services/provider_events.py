@@ -37,6 +37,7 @@ from durableflows.core.payload import JSON, check_size, check_text, redact, same
 from durableflows.core.states import EffectState, ParkedReason
 from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.models import ProviderEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.models.compiled import delete, write
 from durableflows.models.effect import REFERENCE
 from durableflows.models.locks import lock_effect, lock_event, lock_step, try_lock_run
 from durableflows.services import reconcile
@@ -207,7 +208,7 @@ def _store(event: ProviderEvent) -> ProviderEvent:
         if stored.verdict == EventVerdict.UNMATCHED:  # its effect may be there now, also after a day
             stored.judge_at = now
         stored.copies = stored.copies + 1
-        stored.save(using=database(), update_fields=["copies", *READ_FIELDS])
+        write(stored, database(), "copies", *READ_FIELDS)
     cross(Boundary.PROVIDER_EVENT_BEFORE_COMMIT)
     return stored
 
@@ -264,7 +265,7 @@ def _leave_unmatched(event_id: UUID, found: int) -> bool:
     event.tries += 1
     is_over = now + pause > event.arrived_at + timedelta(seconds=settings().AUDIT_SECONDS)
     event.judge_at = None if is_over else now + pause
-    event.save(using=database(), update_fields=JUDGED_FIELDS)
+    write(event, database(), *JUDGED_FIELDS)
     if is_over and event.key:
         logger.warning(
             "event %s of %s is about nothing that is known: %s", event.event_id, event.provider, event.reason
@@ -285,7 +286,7 @@ def _judge(place: Place, event_id: UUID) -> bool:
     _use(run, step, row, event, judged, now)
     event.effect, event.verdict, event.reason = row, str(judged.verdict), judged.reason
     event.judged_at, event.judge_at = now, None
-    event.save(using=database(), update_fields=JUDGED_FIELDS)
+    write(event, database(), *JUDGED_FIELDS)
     cross(Boundary.EVENT_JUDGED_BEFORE_COMMIT)
     return True
 
@@ -351,4 +352,4 @@ def _goes_on(run: WorkflowRun) -> bool:
 def forget(before: datetime) -> int:
     """Delete events of before a moment that belong to no effect. Returns how many."""
     rows = ProviderEvent.objects.using(database()).filter(effect__isnull=True, arrived_at__lt=before)
-    return rows.filter(judge_at__isnull=True).delete()[0]
+    return delete(rows.filter(judge_at__isnull=True))

@@ -20,6 +20,7 @@ from durableflows.core.state import WorkflowState
 from durableflows.core.states import EndingReason, ParkedReason, StepState
 from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate, UnknownWorkflow
 from durableflows.models import StepRun, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_run, lock_steps
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.tenants import acts_in
@@ -149,7 +150,7 @@ def start_child(
     run.deadline_at = min(run.deadline_at, parent.ends_by(of_cleanup=step.of_cleanup))
     integrity.seal(run, data, 0)
     root = watching.root(run, step)
-    run.save(using=database(), force_insert=True)
+    insert(run, database())
     watching.keep(root)
     pinned.keep(definition.pins, now)
     facts: dict[str, JSON] = {"workflow": run.workflow, "version": run.version, "parent": str(parent.pk)}

@@ -11,6 +11,7 @@ from durableflows.core.payload import JSON, check_size, check_text, same
 from durableflows.core.ways import LONGEST_SIGNAL
 from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate
 from durableflows.models import Signal, WorkflowRun
+from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_run
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.transactions import database, transact
@@ -53,7 +54,7 @@ def _signal(run_id: UUID, name: str, payload: JSON, dedup_key: str, sender_name:
     _check_takes(run, name)
     now = clock.now()
     sent = Signal(run=run, name=name, payload=payload, dedup_key=dedup_key, sender_name=sender_name, arrived_at=now)
-    sent.save(using=database(), force_insert=True)
+    insert(sent, database())
     facts: dict[str, JSON] = {"signal": name, "key": dedup_key}
     step = arrivals.waiting_for_signal(run, name)
     journal.record(run, "signal.received", at=now, step=step, actor_name=sender_name, data=facts)

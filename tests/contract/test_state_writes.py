@@ -46,6 +46,25 @@ def test_what_leaves_the_state_alone_passes(text: str):
     assert not list(updates_of_state(ast.parse(text), Path("here")))
 
 
+def test_rows_are_written_without_the_signals_of_a_save():
+    """P11: their receivers are code of projects and of other apps, and rows are written under the engine's locks."""
+    found = [
+        f"{path}:{node.lineno}: {ast.unparse(node)[:100]}"
+        for name, path in modules(ENGINE).items()
+        if not name.startswith(f"{ENGINE}.testing")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and saves(node.func)
+    ]
+
+    assert not found, "\n".join(["", *found, "Use `insert` and `write` of durableflows/models/compiled.py."])
+
+
+def saves(called: ast.Attribute) -> bool:
+    """A file in a storage has no signals; a run that is removed has them, for rows of projects that refer to it."""
+    is_meant = ast.unparse(called.value) in ("storage", "_storage()", "run")
+    return called.attr in ("save", "create", "get_or_create", "update_or_create", "delete") and not is_meant
+
+
 def updates_of_state(syntax: ast.Module, path: Path) -> Iterator[str]:
     """Calls that write a column named `state` without a transition."""
     for node in ast.walk(syntax):
