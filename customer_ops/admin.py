@@ -95,7 +95,7 @@ class RefundRequestAdmin(RunsOfSubject, ReadOnly):
     list_filter = ("state",)
     search_fields = ("charge__provider_id", "charge__order__number", "refund_id", "requested_by_name")
     fields = (
-        *("amount_text", "charge", "state", "reason", "ended_because", "refund_id"),
+        *("amount_text", "asked_text", "charge", "state", "reason", "ended_because", "refund_id"),
         *("requested_by_name", "created_at", "run_id"),
     )
     list_select_related = ("charge__order",)
@@ -103,6 +103,10 @@ class RefundRequestAdmin(RunsOfSubject, ReadOnly):
     @admin.display(description="amount", ordering="amount_minor")
     def amount_text(self, refund: RefundRequest) -> str:
         return refund.amount.display
+
+    @admin.display(description="asked for at first")
+    def asked_text(self, refund: RefundRequest) -> str:
+        return refund.asked.display
 
     @admin.display(description="order", ordering="charge__order__number")
     def order_number(self, refund: RefundRequest) -> str:

@@ -56,13 +56,20 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class RefundCard:
-    """A refund as its order's page shows it. `timeline` is None for somebody who may not see the run."""
+    """A refund as its order's page shows it.
+
+    timeline          None for somebody who may not see the run
+    question_id       of what this person may decide; '' for nothing
+    own_question_id   of what waits for others, where this person asked for it; asked_back: who wants a reply to it
+    """
 
     request: RefundRequest
     standing: Standing
     situation: Situation
     timeline: Timeline | None
     question_id: str
+    own_question_id: str
+    asked_back: str
     may_be_called_off: bool
 
     @property
@@ -152,12 +159,15 @@ def _tally(charge: Charge, requests: list[RefundRequest], facts: Mapping[UUID, R
 def refund_card(request: RefundRequest, facts: RunFacts | None, *, user: User, now: datetime) -> RefundCard:
     """Gather what one refund shows to this person."""
     explanation = services.explain_refund(request, by=user)
+    own = facts.question if facts is not None and request.requested_by_id == user.pk else None
     return RefundCard(
         request=request,
         standing=standing_of(request.state, facts),
         situation=situation_of(request.state, request.refund_id, facts, now=now),
         timeline=tell(explanation.lines) if explanation else None,
         question_id=_question_for(facts, user),
+        own_question_id=own.id if own else "",
+        asked_back=own.asked_back if own else "",
         may_be_called_off=can_be_called_off(request, facts) and services.may_call_off(request, by=user),
     )
 

@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from customer_ops.errors import RequestEnded
+from durableflows import Money
 from durableflows.fields import MoneyField
 
 
@@ -90,10 +92,14 @@ MAY_SEE_ORDERS = (
 
 
 class RefundRequest(models.Model):
-    """Money that somebody asked to give back; it is reserved against the charge."""
+    """Money that somebody asked to give back; it is reserved against the charge.
+
+    asked_for   what was asked for, where a manager has approved less: `amount` is what was approved then; else None
+    """
 
     charge = models.ForeignKey(Charge, on_delete=models.PROTECT, related_name="refund_requests")
     amount = MoneyField()
+    asked_for = MoneyField(null=True)
     reason = models.TextField(max_length=500)
     state = models.CharField(max_length=10, choices=RefundState.choices, default=RefundState.PENDING)
     ended_because = models.TextField(blank=True, default="")
@@ -116,6 +122,11 @@ class RefundRequest(models.Model):
         ]
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(amount_minor__gt=0), name="customer_ops_refund_amount"),
+            models.CheckConstraint(
+                condition=Q(asked_for_minor__isnull=True, asked_for_currency__isnull=True)
+                | Q(asked_for_minor__gt=F("amount_minor"), asked_for_currency=F("amount_currency")),
+                name="customer_ops_refund_less",
+            ),
             models.CheckConstraint(condition=Q(state__in=RefundState.values), name="customer_ops_refund_state"),
             models.CheckConstraint(
                 condition=(Q(state="REFUNDED") & ~Q(refund_id="")) | (~Q(state="REFUNDED") & Q(refund_id="")),
@@ -131,6 +142,27 @@ class RefundRequest(models.Model):
     def is_pending(self) -> bool:
         """Is it neither refunded nor given up?"""
         return self.state == RefundState.PENDING
+
+    @property
+    def asked(self) -> Money:
+        """What was asked for at first, whatever was approved of it."""
+        return self.asked_for or self.amount
+
+    def lower_to(self, amount: Money) -> None:
+        """Record that less was approved, which frees the rest of the reservation. The same amount changes nothing.
+
+        Raises RequestEnded when it has ended meanwhile, or has less already.
+        """
+        # One statement, and only from PENDING: it may be called off in the same moment.
+        pending = RefundRequest.objects.filter(pk=self.pk, state=RefundState.PENDING)
+        pending.filter(amount_currency=amount.currency, amount_minor__gt=amount.amount_minor).update(
+            asked_for_minor=Coalesce("asked_for_minor", "amount_minor"),
+            asked_for_currency=F("amount_currency"),
+            amount_minor=amount.amount_minor,
+        )
+        self.refresh_from_db(fields=["state", "amount_minor", "asked_for_minor", "asked_for_currency"])
+        if not self.is_pending or self.amount != amount:
+            raise RequestEnded(f"refund request {self.pk} is {self.state}, of {self.amount}: it cannot become {amount}")
 
     def mark_refunded(self, refund_id: str) -> None:
         """Record that the money went back. A repeat changes nothing; RequestEnded when it ended otherwise."""

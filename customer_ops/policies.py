@@ -6,6 +6,7 @@ Called by the steps in `workflows`, before and after a wait. Reads rows, writes 
 from typing import TYPE_CHECKING
 
 from django.db.models import QuerySet
+from pydantic import BaseModel, Field
 
 from customer_ops import selectors
 from customer_ops.limits import rule_that_asks
@@ -24,6 +25,12 @@ BANDS = (
     Band(up_to=None, by=Approvers(groups=[FINANCE], quorum=2)),
 )
 """Who signs a refund off: a manager up to 5,000 dollars; above that, or in another currency, two of finance."""
+
+
+class Approved(BaseModel):
+    """What a manager may change while approving. The engine lets an amount be lowered, never raised."""
+
+    amount: Money = Field(title="Amount to refund")
 
 
 def needs_sign_off(request: RefundRequest) -> bool:
@@ -76,7 +83,7 @@ def still_refundable(run: "Run[RefundState]") -> bool | str:
     # Before what was changed or is left: a refusal would tell the customer, and nobody has decided that.
     if not _may_ask(request):
         raise NeedsHuman(f"{request.requested_by_name} asked for this refund and has no right to ask any more")
-    if (request.amount, request.charge.provider_id) != (run.state.amount, run.state.charge_id):
+    if (request.asked, request.charge.provider_id) != (run.state.amount, run.state.charge_id):
         return "the request was changed after it was made"
     # Its own reservation is left out, else a refund of the whole charge would refuse itself.
     left = selectors.left_without(request)

@@ -1,4 +1,4 @@
-"""Reads of the engine's rows for the desk: what the runs of many refunds say of themselves, in four queries.
+"""Reads of the engine's rows for the desk: what the runs of many refunds say of themselves, in five queries.
 
 Called by `cards` and the page that calls off; `standing` and `situation` work with what it gives. Never writes, never
 locks. It tells nothing that only those may know who see a run: no history, no names of workers.
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from customer_ops.standing import Outside, Question, RunFacts
-from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
+from durableflows.models import ApprovalRequest, RequestNote, SideEffect, StepRun, WorkflowRun
 
 PAYMENT, MAIL = "payments.refund", "mail.send"
 T = TypeVar("T")
@@ -24,12 +24,19 @@ def facts_of(run_ids: Collection[UUID]) -> dict[UUID, RunFacts]:
         return {}
     steps = _by_run(_open_steps(run_ids))
     effects = _by_run(_effects(run_ids))
-    questions = {row.run_id: row for row in ApprovalRequest.objects.filter(run_id__in=run_ids, state="OPEN")}
+    questions = _questions(run_ids)
     columns = ("state", "ended_at", "parked_detail", "ending_reason", "cancel_asked_by", "alert")
     return {
         run.pk: _facts(run, steps.get(run.pk, []), effects.get(run.pk, []), questions.get(run.pk))
         for run in WorkflowRun.objects.filter(pk__in=run_ids).only(*columns)
     }
+
+
+def _questions(run_ids: Collection[UUID]) -> dict[UUID, Question]:
+    rows = list(ApprovalRequest.objects.filter(run_id__in=run_ids, state="OPEN"))
+    notes = RequestNote.objects.filter(request__in=rows, kind=RequestNote.QUESTION, replies__isnull=True)
+    asked_back = dict(notes.order_by("number").values_list("request", "author_name")) if rows else {}
+    return {row.run_id: _question(row, asked_back.get(row.pk, "")) for row in rows}
 
 
 def _open_steps(run_ids: Collection[UUID]) -> Iterable[StepRun]:
@@ -50,9 +57,7 @@ def _by_run(rows: Iterable[T]) -> dict[UUID, list[T]]:
     return grouped
 
 
-def _facts(
-    run: WorkflowRun, steps: list[StepRun], effects: list[SideEffect], question: ApprovalRequest | None
-) -> RunFacts:
+def _facts(run: WorkflowRun, steps: list[StepRun], effects: list[SideEffect], question: Question | None) -> RunFacts:
     step = min(steps, key=lambda one: _URGENT.index(one.state), default=None)
     at: dict[str, Any] = {}
     if step is not None:
@@ -73,7 +78,7 @@ def _facts(
         alert=run.alert,
         payment=_latest(effects, PAYMENT),
         mail=_latest(effects, MAIL),
-        question=_question(question),
+        question=question,
         **at,
     )
 
@@ -85,12 +90,11 @@ def _latest(effects: list[SideEffect], name: str) -> Outside | None:
     return None if row is None else Outside(row.state, row.dispatched_at, row.next_lookup_at, row.settles_at)
 
 
-def _question(row: ApprovalRequest | None) -> Question | None:
-    if row is None:
-        return None
+def _question(row: ApprovalRequest, asked_back: str) -> Question:
     return Question(
         str(row.pk),
         row.created_at,
         row.expires_at,
         asks_others=row.ladder_position < len(row.ladder),
+        asked_back=asked_back,
     )

@@ -141,7 +141,7 @@ def _refuse_unless_left(amount: Money, left: Money, only_if_left: Money | None) 
 
 def _repeat(first: RefundRequest, charge: Charge, amount: Money, *, by: AbstractBaseUser) -> RefundRequest:
     """Give the request that the same form made before. Raises FormAlreadySent when it was not the same."""
-    if (first.requested_by_id, first.charge_id, first.amount) != (by.pk, charge.pk, amount):
+    if (first.requested_by_id, first.charge_id, first.asked) != (by.pk, charge.pk, amount):
         raise FormAlreadySent("This form was sent before with other content. Open the order again for a new one.")
     return first
 

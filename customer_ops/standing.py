@@ -38,12 +38,16 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a manager is asked: since when, until when, and what comes of silence."""
+    """What a manager is asked: since when, until when, and what comes of silence.
+
+    asked_back   who of those who are asked waits for a reply of who asked; '' for nobody
+    """
 
     id: str
     since: datetime
     expires_at: datetime
     asks_others: bool
+    asked_back: str = ""
 
 
 @dataclass(frozen=True, slots=True)

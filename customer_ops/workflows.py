@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import cast
 
 from customer_ops import policies
 from customer_ops.effects import give_address_up, open_ticket, refund_payment, send_mail
@@ -12,6 +13,7 @@ from durableflows import (
     Escalate,
     InvalidState,
     Money,
+    NotFoundError,
     Retry,
     Run,
     StepRef,
@@ -52,6 +54,7 @@ class Refund(Workflow[RefundState]):
         shows=policies.refund_facts,
         bands=policies.BANDS,
         amount="amount",
+        edits=policies.Approved,
         exclude_requester=True,
         expires=timedelta(days=3),
         on_expiry=Escalate("customer_ops.approve_any_refund", then="deny"),
@@ -68,7 +71,11 @@ class Refund(Workflow[RefundState]):
         retry=Retry(attempts=6, base_seconds=2, cap_seconds=300, within=timedelta(hours=20)),
     )
     def pay(self, run: Run[RefundState]) -> None:
-        receipt = run.effect(refund_payment, charge_id=run.state.charge_id, amount=run.state.amount)
+        request = _request(run)
+        approved = _approved(run)
+        if approved is not None:
+            request.lower_to(approved.amount)
+        receipt = run.effect(refund_payment, charge_id=run.state.charge_id, amount=request.amount)
         run.state.refund_id = receipt.id
 
     # Atomic steps: the row and the checkpoint are committed together, so each happens exactly once.
@@ -114,6 +121,14 @@ class Refund(Workflow[RefundState]):
 def _end(request: RefundRequest) -> StepReturn:
     """A refund that could not be paid is no success, however well that went."""
     return fail(request.ended_because) if request.state == RequestState.FAILED else None
+
+
+def _approved(run: Run[RefundState]) -> policies.Approved | None:
+    """What a manager has changed; None where nothing was, or nobody had to be asked."""
+    try:
+        return cast(policies.Approved | None, run.decision(Refund.sign_off).edits)
+    except NotFoundError:
+        return None
 
 
 def _request(run: Run[RefundState]) -> RefundRequest:

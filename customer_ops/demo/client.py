@@ -57,10 +57,13 @@ class Person:
             sent = [hands.submit(self._send, page, fields, action="/refund/") for _ in range(times)]
         return [answer.result().status_code for answer in sent]
 
-    def decide(self, request_id: str, verdict: str, *, comment: str) -> None:
-        """Open a request's decision page and answer it. Raises PageError when the answer is not taken."""
+    def decide(self, request_id: str, verdict: str, *, comment: str, **changed: str) -> None:
+        """Open a request's decision page and answer it. Raises PageError when the answer is not taken.
+
+        changed   fields of what an approver may change, by their names in the form
+        """
         path = f"/admin/durableflows/approvalrequest/{request_id}/decide/"
-        answer = self._send(self._get(path), {"verdict": verdict, "comment": comment}, action="")
+        answer = self._send(self._get(path), {"verdict": verdict, "comment": comment, **changed}, action="")
         if answer.status_code != 200:
             raise PageError(
                 f"{verdict} of {self.name} was answered with {answer.status_code}: {words(answer.text)[:300]}"

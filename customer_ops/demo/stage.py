@@ -92,13 +92,14 @@ class Stage:
         """Start another worker in place of one that is gone."""
         self.worker = start_worker(self.place, self.children)
 
-    def decide(self, request: RefundRequest, verdict: str) -> None:
-        """Answer the request's question in Django's admin, as a manager does."""
+    def decide(self, request: RefundRequest, verdict: str, *, amount: Money | None = None) -> None:
+        """Answer the request's question in Django's admin, as a manager does. `amount`: what is approved instead."""
         questions = ApprovalRequest.objects.filter(run_id=request.run_id, state="OPEN")
         asked = self.wait(questions.first, what="the manager to be asked")
         if (seen := self.evidence(request)).sends:
             raise StoryFailed(f"the provider was asked before the manager has answered: {seen.asked}")
-        self.manager.decide(str(asked.pk), verdict, comment="Seen by the demo.")
+        changed = {"edit-amount": str(amount.amount)} if amount is not None else {}
+        self.manager.decide(str(asked.pk), verdict, comment="Seen by the demo.", **changed)
 
     def link_in_mail(self, request: RefundRequest, name: str) -> str:
         """The link in the mail that asks somebody to decide on a refund."""

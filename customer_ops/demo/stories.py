@@ -12,6 +12,7 @@ from customer_ops.celery import app
 from customer_ops.demo.evidence import REFUNDS, Evidence
 from customer_ops.demo.stage import Stage, StoryFailed
 from customer_ops.models import RefundRequest, RefundState
+from durableflows import Money
 from durableflows.models import ApprovalDecision, ProviderEvent, SideEffect, StepRun
 
 
@@ -21,10 +22,14 @@ def small_refund(stage: Stage) -> str:
 
 
 def approved_refund(stage: Stage) -> str:
-    """Above the limit: a manager says yes in the admin."""
+    """Above the limit: a manager says yes in the admin, to less than was asked for."""
     request = stage.ask(stage.order(large=True))
-    stage.decide(request, "approve")
-    return _end(stage.finish(request, RefundState.REFUNDED, refunds=1))
+    asked, less = request.amount, request.amount - Money(100, request.amount.currency)
+    stage.decide(request, "approve", amount=less)
+    seen = stage.finish(request, RefundState.REFUNDED, refunds=1)
+    if (request.amount, request.asked) != (less, asked):
+        raise StoryFailed(f"{seen}; the manager has approved {less} of {asked}, and the desk says {request.amount}")
+    return f"{_end(seen)}; {asked} were asked for"
 
 
 def rejected_refund(stage: Stage) -> str:

@@ -12,7 +12,7 @@ from customer_ops.models import Charge, Customer, Order, RefundRequest, Ticket
 from customer_ops.sandbox.control import RunningSandbox
 from durableflows import api
 from durableflows.models import WorkflowRun
-from durableflows.testing import World, open_request
+from durableflows.testing import World, open_request, virtual
 from tests.support.desk import make_agent, make_charge, make_order, make_user, run_id_of, usd
 from tests.support.desk_pages import send, text, words
 from tests.support.mail_office import BACKEND
@@ -239,8 +239,8 @@ def test_only_who_may_decide_is_led_to_the_decision(
     theirs.force_login(manager)
     address = f"/durableflows/inbox/{open_request(run_id_of(refund())).pk}/"
 
-    assert address in text(theirs.get("/orders/R-1/"))
-    assert address not in text(browser.get("/orders/R-1/"))
+    assert f'href="{address}"' in text(theirs.get("/orders/R-1/"))
+    assert f'href="{address}"' not in text(browser.get("/orders/R-1/"))
     assert theirs.get(address).status_code == 200
 
 
@@ -311,3 +311,27 @@ def test_a_request_without_a_run_is_told_too(browser: Client, charge: Charge) ->
 
     assert "$60.00 under way" in page(browser)
     assert WorkflowRun.objects.count() == 1
+
+
+def test_who_asked_is_led_to_how_far_the_decision_is_and_to_a_managers_question(
+    browser: Client, client: Client, agent: User, settings: LazySettings
+) -> None:
+    send(browser, make_charge(usd("900.00"), order=make_order(usd("900.00"), number="R-1")), amount="600.00")
+    with virtual() as world:
+        world.run_until_idle()
+        asked = open_request(run_id_of(refund()))
+        leads = f'href="/durableflows/inbox/{asked.pk}/asked/"'
+        manager = make_user("approve_refund", name="mona")
+
+        assert leads in text(browser.get("/orders/R-1/"))
+        assert "See whom it waits for" in page(browser)
+        api.ask_requester(asked.pk, "Which of the two lamps?", by=manager)
+        assert "mona has asked you something before deciding, and waits for your reply." in page(browser)
+        assert "Read the question and reply" in page(browser)
+        api.reply(asked.pk, "The left one.", by=agent)
+        assert "See whom it waits for" in page(browser)
+        client.force_login(manager)
+        assert leads not in text(client.get("/orders/R-1/"))
+        api.answer(asked.pk, "reject", by=manager, facts_digest=asked.facts_digest)
+        client.force_login(agent)
+        assert leads not in text(client.get("/orders/R-1/"))
