@@ -13,7 +13,7 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
-from durableflows import checks_celery, checks_effects, checks_notices, classifiers, watching
+from durableflows import checks_celery, checks_effects, checks_notices, checks_pages, classifiers, watching
 from durableflows.conf import problems
 from durableflows.tenants import load
 
@@ -26,6 +26,7 @@ def register() -> None:
         *checks_celery.CHECKS,
         *checks_effects.CHECKS,
         *checks_notices.CHECKS,
+        *checks_pages.CHECKS,
     ):
         checks.register(check, "durableflows")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from durableflows import checks, checks_celery, checks_effects, checks_notices, conf, errors
+from durableflows import checks, checks_celery, checks_effects, checks_notices, checks_pages, conf, errors
 from durableflows.boundaries import Boundary
 from durableflows.core.states import EndingReason
 from durableflows.doctor.findings import KNOWN, VERIFY_ONLY, Severity
@@ -51,7 +51,7 @@ CURES: Mapping[str, str] = {
     "run_halted": "Nothing: the step ends here.",
     "effect_open": "Nothing: the step goes on when the effect is settled.",
 }
-CHECKS = (checks, checks_celery, checks_effects, checks_notices)
+CHECKS = (checks, checks_celery, checks_effects, checks_notices, checks_pages)
 """The modules whose system checks are listed."""
 WORDS_IN_ROWS: Mapping[str, str] = {
     "failed": "a step returned `fail(reason)`",

@@ -294,6 +294,7 @@ EDGES = (
     "checks_celery",
     "checks_effects",
     "checks_notices",
+    "checks_pages",
     "checks",
     "holding",
     "control",

@@ -1,10 +1,12 @@
-"""The system check names what a project's database settings take away from the engine's transactions."""
+"""The system check names what a project's settings take away from the engine's transactions, and from its pages."""
 
 import pytest
+from django.conf import LazySettings
 from django.conf import settings as django_settings
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
 from durableflows.checks import check_database
+from durableflows.checks_pages import check_log_in
 
 
 @pytest.fixture
@@ -49,3 +51,26 @@ def test_what_holds_for_requests_holds_on_sqlite_too(database: dict[str, object]
     database["OPTIONS"] = {"transaction_mode": "IMMEDIATE"}
     database["ATOMIC_REQUESTS"] = True
     assert found() == ["durableflows.W005"]
+
+
+@pytest.mark.parametrize(
+    ("log_in", "ids"),
+    [
+        ("login", []),
+        ("/login/?from=here", []),
+        ("https://sso.example.com/", []),
+        ("//sso.example.com/log-in", []),
+        ("/accounts/login/", ["durableflows.W018"]),
+        ("no-such-name", ["durableflows.W018"]),
+    ],
+)
+def test_a_log_in_that_is_not_there_is_named(settings: LazySettings, log_in: str, ids: list[str]):
+    settings.LOGIN_URL = log_in
+    assert [one.id for one in check_log_in(None)] == ids
+
+
+def test_a_project_without_pages_needs_no_log_in(settings: LazySettings):
+    settings.LOGIN_URL, settings.ROOT_URLCONF = "/accounts/login/", ""
+    assert check_log_in(None) == []
+    settings.ROOT_URLCONF = "tests.support.webhook_urls"
+    assert check_log_in(None) == []
