@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from durableflows.core.states import WORDS
-from durableflows.explain_words import Fact, Kind, Said, moment, plain, when
+from durableflows.explain_words import Fact, Kind, Said, moment, plain, value_words, when
 
 
 def say(fact: Fact) -> Said:
@@ -145,7 +145,16 @@ def _reference(fact: Fact) -> str:
 
 def _answered(fact: Fact) -> Said:
     word = "Approved" if fact.data.get("verdict") == "approve" else "Rejected"
-    return _with(f"{word}{fact.by}", plain(fact.comment)), "done"
+    return _with(f"{word}{fact.by}{_edits(fact)}", plain(fact.comment)), "done"
+
+
+def _edits(fact: Fact) -> str:
+    """What was approved instead of what was asked, as far as there are values."""
+    edits = fact.data.get("edits")
+    given = edits if isinstance(edits, dict) else {}
+    changed = {name: value for name, value in given.items() if value not in (None, "")}
+    said = [f"{name.replace('_', ' ')}: {value_words(value)}" for name, value in changed.items()]
+    return f" with changes ({plain(', '.join(said))})" if said else ""
 
 
 def _request_closed(fact: Fact) -> Said:

@@ -12,8 +12,10 @@ from typing import Literal
 from django.utils import timezone
 
 from durableflows.core import disguise
+from durableflows.core.money import Money
 from durableflows.core.payload import JSON
 from durableflows.core.states import WORDS
+from durableflows.errors import InvalidState
 
 Kind = Literal["done", "waiting", "problem", "certain", "unknown", "note"]
 Said = tuple[str, Kind] | None
@@ -113,6 +115,31 @@ def visible(value: object) -> str:
     spelled out.
     """
     return disguise.plainly(str(value))
+
+
+def value_words(value: object) -> str:
+    """A stored value in words: money as "USD 1,600.00", lists and objects item by item, "–" for nothing."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        named = ", ".join(f"{visible(name)}: {value_words(item)}" for name, item in value.items())
+        amount = money_of(value)
+        return amount.words if amount else named or "–"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(value_words, value)) or "–"
+    return visible(value)
+
+
+def money_of(value: object) -> Money | None:
+    """Read Money out of a stored value; None for anything else, also for what only looks like it."""
+    if not isinstance(value, dict) or value.keys() != {"amount_minor", "currency"}:
+        return None
+    try:
+        return Money(value["amount_minor"], value["currency"])
+    except (InvalidState, TypeError):
+        return None
 
 
 def full_stop(text: str) -> str:

@@ -208,7 +208,7 @@ def _word(value: JSON) -> str:
     if isinstance(value, dict) and set(value) == {"amount_minor", "currency"}:
         from durableflows.core.money import Money
 
-        return str(Money(int(str(value["amount_minor"])), str(value["currency"])))
+        return Money(int(str(value["amount_minor"])), str(value["currency"])).words
     return str(value)
 
 

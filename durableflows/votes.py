@@ -61,6 +61,12 @@ def deciding(request: ApprovalRequest) -> ApprovalDecision | None:
     return decided[-1] if decided else None
 
 
+def are_split(given: Iterable[ApprovalDecision]) -> bool:
+    """Have people approved different values, so that they do not count together? `given`: the answers that stand."""
+    approvals = _approvals(given)
+    return any(not same(vote.edits, approvals[0].edits) for vote in approvals)
+
+
 def agreeing(request: ApprovalRequest, given: Iterable[ApprovalDecision]) -> list[ApprovalDecision]:
     """The approvals that decide: of as many people as are needed, to the same values exactly. [] while they are fewer.
 

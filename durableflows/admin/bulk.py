@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 from durableflows import api
 from durableflows.core import log_lines
 from durableflows.errors import DurableflowsError, FactsChanged, NotFoundError, TooLate
-from durableflows.models import ApprovalRequest
+from durableflows.models import ApprovalDecision, ApprovalRequest
 from durableflows.reading.answers import DecisionForm, why_not
 from durableflows.reading.facts import Shown, amount_of, shown_of
 from durableflows.reading.looking import as_id
@@ -78,8 +78,15 @@ def chosen(requests: QuerySet[ApprovalRequest], ids: Iterable[str], person: Any,
     """The chosen requests that the person may see, soonest to expire first."""
     wanted = [found for text in list(ids)[:MOST] if (found := as_id(text)) is not None]
     rows = requests.filter(pk__in=wanted).select_related("step").order_by("expires_at", "id")
-    standing = Standing(person, now)
-    return [Chosen(asked, shown_of(asked), why_not(asked, standing, now)) for asked in rows]
+    standing, edited = Standing(person, now), _edited(wanted)
+    return [Chosen(asked, shown_of(asked), why_not(asked, standing, now) or edited.get(asked.pk, "")) for asked in rows]
+
+
+def _edited(wanted: Iterable[UUID]) -> dict[UUID, str]:
+    """Which of them somebody has approved with changes: answered as they were asked, both would not count together."""
+    rows = ApprovalDecision.objects.filter(request__in=wanted, verdict="approve", voided_at__isnull=True)
+    words = "{} has approved it with changes: look at it on its own page."
+    return {vote.request_id: words.format(vote.actor_name) for vote in rows if vote.edits}
 
 
 def answer_all(

@@ -103,15 +103,15 @@ def band_of(bands: Sequence[Band], amount: Money) -> Band:
 
 
 def band_words(bands: Sequence[Band], band: Band, currency: str) -> str:
-    """Say which amounts a band is about: "up to USD 500.00", "above USD 5000.00".
+    """Say which amounts a band is about: "up to USD 500.00", "above USD 5,000.00".
 
     currency   of the amount; '' for any
     """
     if band.up_to is not None:
-        return f"up to {band.up_to}"
+        return f"up to {band.up_to.words}"
     limits = [one.up_to for one in bands if one.up_to is not None]
     own = [limit for limit in limits if not currency or limit.currency == currency]
-    return f"above {own[-1]}" if own else f"any amount in {currency}"
+    return f"above {own[-1].words}" if own else f"any amount in {currency}"
 
 
 def band_problems(bands: Sequence[Band]) -> list[str]:

@@ -236,7 +236,7 @@ def _money_out_of_bounds(value: Money, most: Money) -> str:
     if value.currency != most.currency:
         return f"must be in {most.currency}, as it was asked"
     if value > most:
-        return f"may be at most {most}, as it was asked: for more a new request is needed"
+        return f"may be at most {most.words}, as it was asked: for more a new request is needed"
     return "" if value.is_positive else "must be more than nothing: reject what is not to be done"
 
 

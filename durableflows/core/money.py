@@ -81,6 +81,11 @@ class Money:
         return f"{'-' if self.amount_minor < 0 else ''}{symbol}{abs(self).amount:,f}"
 
     @property
+    def words(self) -> str:
+        """Plain text for people that names the currency, whatever its sign: "USD 1,234.50", "JPY 5,800"."""
+        return f"{self.currency} {self.amount:,f}"
+
+    @property
     def is_zero(self) -> bool:
         """Whether it is nothing at all."""
         return self.amount_minor == 0

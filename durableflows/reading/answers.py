@@ -10,6 +10,7 @@ from django import forms
 from django.utils.timesince import timesince
 
 from durableflows.core import free_text, registry, until
+from durableflows.core.approvers import Approvers
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.payload import parsed, sha256
 from durableflows.core.states import ApprovalState
@@ -76,17 +77,25 @@ def rules(asked: ApprovalRequest) -> list[tuple[str, str]]:
     people = "One person" if asked.quorum == 1 else f"{asked.quorum} people"
     who = by.words(names)
     found = [
-        ("Who may decide", f"{who[0].upper()}{who[1:]}{f' ({asked.band})' if asked.band else ''}"),
+        ("Who may decide", f"{_begin(who, by)}{f', {asked.band}' if asked.band else ''}"),
         ("How many must approve", f"{people}; one rejection is enough to reject"),
     ]
-    if asked.exclude_requester:
-        found.append(
-            ("Who may not", f"{asked.requester_name or 'Whoever'}, who asked for it, not even as an administrator")
-        )
-    next_ = [f"{rung.by.words(names)} are asked {_time(rung.expires)}" for rung in later]
+    if asked.exclude_requester and asked.requester_name:  # what the system has asked for keeps nobody out
+        found.append(("Who may not", f"{_kept_out(asked)}, not even as an administrator"))
+    next_ = [f"it goes to {rung.by.words(names)} {_time(rung.expires)}" for rung in later]
     end = f"the run goes on with “{asked.fallback.replace('_', ' ')}”" if asked.fallback else "it is rejected"
     last = ", then ".join([*next_, end])
     return [*found, ("If nobody answers in time", f"{last[0].upper()}{last[1:]}")]
+
+
+def _begin(who: str, by: Approvers) -> str:
+    """Begin with a capital letter, unless it is somebody's name."""
+    return f"{who[:1].upper()}{who[1:]}" if by.permission or by.groups else who
+
+
+def _kept_out(asked: ApprovalRequest) -> str:
+    who = f"{asked.requester_name}, who asked for it"
+    return f"{who}, and whoever acts for {asked.requester_name}" if asked.exclude_delegate else who
 
 
 def _time(expires: Expires) -> str:

@@ -93,12 +93,13 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, doo
     """All that the decision page shows; `more`: the form that was posted, and what became of it. Records the look."""
     note_look(request, [asked], door)
     now, decisions, explanation = now_of(request), list(asked.decisions.all()), explain_run(asked.run)
-    standing = shown_to(request.user, now)
+    standing, counted = shown_to(request.user, now), [one for one in decisions if one.voided_at is None]
     return {
         "title": asked.title,
         "asked": asked,
         "form": DecisionForm(),
-        "edits": edit_form.shown(asked, request.POST, more.get("edit_problems", {})),
+        "edits": edit_form.shown(asked, request.POST, more.get("edit_problems", {}), counted, request.user),
+        "agreed": edit_form.agreed(asked, counted, request.user),
         "facts": shown_of(asked),
         "shown": json.dumps(asked.binding),
         "consequences": consequences(asked),
@@ -107,10 +108,10 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, doo
         "acts_for": acts_for(asked, standing),
         "standing": standing_words(asked, now),
         "expires": expires_words(asked, now),
-        "vote": next((one for one in decisions if one.actor_id == request.user.pk and not one.voided_at), None),
+        "vote": next((one for one in counted if one.actor_id == request.user.pk), None),
         "decisions": decisions,
         "looks": list(asked.views.all()),
-        "yes_count": votes.so_far(one for one in decisions if one.voided_at is None),
+        "yes_count": votes.so_far(counted),
         # Whoever may see the question may see why it is asked.
         "explanation": explanation,
         "read_at": _read_at(asked, explanation),
@@ -128,11 +129,13 @@ def _read_at(asked: ApprovalRequest, explanation: api.Explanation) -> datetime:
 
 def taken(request: HttpRequest, asked: ApprovalRequest, vote: ApprovalDecision) -> Context:
     """What the result page says of an answer that counts."""
+    counted = votes.standing(asked)
     return {
         "title": f"You {WORD[vote.verdict]} this",
         "vote": vote,
         "is_repeat": "again" in request.GET,
-        "yes_count": votes.so_far(votes.standing(asked)),
+        "yes_count": votes.so_far(counted),
+        "are_split": votes.are_split(counted),
         "explanation": api.explain(asked.run_id),
     }
 

@@ -3,14 +3,17 @@
 Reads what was typed, and says at each field what is wrong with it. What counts is checked by `api.answer`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from durableflows.core import edits
 from durableflows.core.edits import EditField
 from durableflows.core.payload import JSON
-from durableflows.models import ApprovalRequest
-from durableflows.templatetags.durableflows import fact, money_of
+from durableflows.core.states import ApprovalState
+from durableflows.explain_words import money_of
+from durableflows.models import ApprovalDecision, ApprovalRequest
+from durableflows.templatetags.durableflows import fact
 
 PREFIX = "edit-"
 LONG_TEXT = 120
@@ -55,16 +58,37 @@ def given(asked: ApprovalRequest, posted: Mapping[str, str]) -> dict[str, JSON]:
     return edits.parse(edits.load(asked.edit_schema), texts)
 
 
-def shown(asked: ApprovalRequest, posted: Mapping[str, str], problems: Mapping[str, str]) -> list[ShownField]:
-    """The fields as they are drawn, with what was typed into them before, if anything was posted."""
+def shown(
+    asked: ApprovalRequest,
+    posted: Mapping[str, str],
+    problems: Mapping[str, str],
+    counted: Sequence[ApprovalDecision],
+    person: Any,
+) -> list[ShownField]:
+    """The fields as they are drawn, with what was typed into them before, if anything was posted.
+
+    They begin with what the person has approved, or with what somebody else has: only the same values count together.
+    counted   the answers that stand
+    """
     if not asked.edit_schema:
         return []
-    return [_shown(field, posted, problems) for field in edits.load(asked.edit_schema)]
+    mine = [vote for vote in counted if vote.actor_id == person.pk and vote.verdict == "approve"]
+    begin: Mapping[str, JSON] = next((vote.edits for vote in reversed(mine or agreed(asked, counted, person))), {})
+    return [_shown(field, posted, problems, begin) for field in edits.load(asked.edit_schema)]
 
 
-def _shown(field: EditField, posted: Mapping[str, str], problems: Mapping[str, str]) -> ShownField:
+def agreed(asked: ApprovalRequest, counted: Sequence[ApprovalDecision], person: Any) -> list[ApprovalDecision]:
+    """The approvals of others that the person's own would have to agree with; none where one answer is enough."""
+    if not asked.edit_schema or asked.quorum == 1 or asked.state != ApprovalState.OPEN:
+        return []
+    return [vote for vote in counted if vote.actor_id != person.pk and vote.verdict == "approve"]
+
+
+def _shown(
+    field: EditField, posted: Mapping[str, str], problems: Mapping[str, str], begin: Mapping[str, JSON]
+) -> ShownField:
     name = f"{PREFIX}{field.name}"
-    text = posted.get(name, "") if "verdict" in posted else _text(field.now)
+    text = posted.get(name, "") if "verdict" in posted else _text(begin.get(field.name, field.now))
     if field.kind == "yes or no" and "verdict" in posted:
         text = "yes" if text else ""
     hint = f"at most {fact(field.most)}" if field.most is not None else ""

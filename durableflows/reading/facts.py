@@ -7,8 +7,9 @@ so nothing is lost where the names are unusual.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from durableflows.explain_words import money_of
 from durableflows.models import ApprovalRequest
-from durableflows.templatetags.durableflows import fact, money_of
+from durableflows.templatetags.durableflows import fact
 
 WHOM = ("customer", "recipient", "payee", "beneficiary", "employee", "to")
 WHY = ("reason", "why", "purpose")
@@ -41,7 +42,7 @@ def shown_of(asked: ApprovalRequest) -> Shown:
 def amount_of(asked: ApprovalRequest) -> str:
     """The first fact that is money, of what is bound before what is context; '' when none is."""
     facts = [*asked.binding.values(), *asked.context.values()]
-    return next((str(amount) for amount in map(money_of, facts) if amount), "")
+    return next((amount.words for amount in map(money_of, facts) if amount), "")
 
 
 def whom_of(asked: ApprovalRequest) -> str:

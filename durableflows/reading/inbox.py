@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from durableflows import votes
 from durableflows.core import registry
 from durableflows.core.states import ApprovalState
-from durableflows.models import ApprovalDecision, ApprovalRequest
+from durableflows.models import ApprovalDecision, ApprovalRequest, RequestNote
 from durableflows.reading.facts import amount_of, whom_of
 from durableflows.reading.looking import as_id
 from durableflows.reading.standing import (
@@ -54,6 +54,7 @@ SORTS = [("soonest", "Expires soonest"), ("newest", "Newest"), ("oldest", "Oldes
 SOONEST = ("mine", "team", "overdue")
 """The choices of what can still be answered: what expires first comes first."""
 LONGEST_SEARCH = 200
+QUESTIONS_SHOWN = 5
 SOON_SECONDS = 86_400
 
 
@@ -120,6 +121,13 @@ def tabs(request: HttpRequest, choice: Chosen) -> Iterator[tuple[str, str, bool]
         count = waiting_count(request) if name == "mine" else 0
         said = f"{words} ({count_words(count)})" if count else words
         yield said, choice.address(show=name, sort=""), name == choice.show
+
+
+def questions(request: HttpRequest) -> list[RequestNote]:
+    """What those who decide ask the person about own requests, and have no reply to: the newest few."""
+    notes = RequestNote.objects.using(database()).filter(kind=RequestNote.QUESTION, replies__isnull=True)
+    mine = notes.filter(request__requester_id=request.user.pk, request__state=ApprovalState.OPEN)
+    return list(mine.select_related("request").order_by("-at")[:QUESTIONS_SHOWN])
 
 
 def workflows() -> list[str]:

@@ -8,8 +8,9 @@ from durableflows.core.approval import Rung
 from durableflows.core.states import ApprovalState
 from durableflows.core.until import ends_at
 from durableflows.explain_words import full_stop, moment, when
-from durableflows.models import ApprovalRequest
+from durableflows.models import ApprovalDecision, ApprovalRequest
 from durableflows.reading.who import rungs_of, titles_of
+from durableflows.templatetags.durableflows import changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,15 @@ def _end(asked: ApprovalRequest, now: datetime) -> str:
     who = ", ".join(one.actor_name for one in counted)
     match asked.state:
         case ApprovalState.APPROVED:
-            return f"Approved{at} by {who}."
+            return full_stop(f"Approved{at} by {who}{_changes(counted)}")
         case ApprovalState.REJECTED:
             return f"Rejected{at} by {who}."
         case ApprovalState.EXPIRED:
             return f"Expired{at}: nobody answered in time."
     return full_stop(f"Closed{at} without a decision: {asked.closed_reason}")
+
+
+def _changes(counted: list[ApprovalDecision]) -> str:
+    """What was approved instead of what was asked."""
+    said = next((changed(one) for one in reversed(counted) if one.edits), [])
+    return f", with changes: {', '.join(f'{name} {value}' for name, value in said)}" if said else ""

@@ -69,7 +69,7 @@ class AssignForm(forms.Form):
 class LendForm(forms.Form):
     """Lending one's rights to answer for some days. Whole days of the current time zone, the last one included."""
 
-    taker = PersonField(label="Who acts for you", max_length=150)
+    taker = PersonField(label="Your colleague’s user name", max_length=150)
     starts = _day("From", "Say from which day.")
     until = _day("Until and including", "Say until which day.")
     reason = forms.CharField(label="Why", max_length=free_text.LONGEST, error_messages={"required": "Say why."})

@@ -16,9 +16,10 @@ from django.utils.timesince import timesince
 from durableflows import clock, explain_words
 from durableflows.core import disguise
 from durableflows.core.money import Money
-from durableflows.errors import InvalidState, TenantsUnknown
+from durableflows.core.payload import same
+from durableflows.errors import TenantsUnknown
 from durableflows.explain import standing_of
-from durableflows.models import WorkflowRun
+from durableflows.models import ApprovalDecision, WorkflowRun
 from durableflows.selectors import runs_of
 
 register = template.Library()
@@ -40,7 +41,7 @@ TONES = {
 @register.filter
 def money(value: object) -> str:
     """Show Money as people read it: "$1,234.50"; nothing for None. Takes {"amount_minor", "currency"} as well."""
-    amount = value if isinstance(value, Money) else money_of(value)
+    amount = value if isinstance(value, Money) else explain_words.money_of(value)
     if amount is not None:
         return amount.display.replace(" ", NON_BREAKING_SPACE)
     return "" if value is None else str(value)
@@ -48,21 +49,17 @@ def money(value: object) -> str:
 
 @register.filter
 def fact(value: object) -> str:
-    """Show one stored fact as plain text: money as "USD 600.00", lists and objects in words. Never marks it as safe."""
-    if value is None or value == "":
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, dict):
-        amount = money_of(value)
-        return (
-            str(amount)
-            if amount
-            else ", ".join(f"{plainly(name)}: {fact(item)}" for name, item in value.items()) or "–"
-        )
-    if isinstance(value, list | tuple):
-        return ", ".join(fact(item) for item in value) or "–"
-    return plainly(value)
+    """Show one stored fact as plain text: money as "USD 1,600.00", lists item by item. Never marks it as safe."""
+    return explain_words.value_words(value)
+
+
+@register.filter
+def changed(decision: ApprovalDecision) -> list[tuple[str, str]]:
+    """What an approver has changed: the name of each field as the form had it, and its value in words."""
+    form = {field["name"]: field for field in decision.request.edit_schema}
+    names = [*(name for name in form if name in decision.edits), *(name for name in decision.edits if name not in form)]
+    others = [name for name in names if name not in form or not same(form[name]["now"], decision.edits[name])]
+    return [(form[name]["label"] if name in form else label(name), fact(decision.edits[name])) for name in others]
 
 
 @register.filter
@@ -120,6 +117,17 @@ def time(at: datetime | None) -> SafeString | str:
     return format_html('<time datetime="{}">{}</time>', at.isoformat(), f"{local:%Y-%m-%d %H:%M:%S %Z}")
 
 
+@register.simple_tag
+def day(at: datetime | None) -> SafeString | str:
+    """A moment as people say it, "today 11:28 CET" or "Wed 2 Dec 11:28 CET", inside an element that has it exactly."""
+    if not at:
+        return "–"
+    now, local = timezone.now(), timezone.localtime(at)
+    words = f"{'today ' if local.date() == timezone.localtime(now).date() else ''}{explain_words.moment(at, now)}"
+    exact = f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    return format_html('<time datetime="{}" title="{}">{} {}</time>', at.isoformat(), exact, words, f"{local:%Z}")
+
+
 @register.filter(is_safe=True)
 def plainly(value: object) -> str:
     """Show a text of others so that it cannot disguise itself: what hides, turns text round or passes for other letters
@@ -145,16 +153,6 @@ def label(name: object) -> str:
     """Show a fact's name as people write it: "order_number" -> "Order number"."""
     words = disguise.plainly(str(name)).replace("_", " ").strip()
     return words[:1].upper() + words[1:]
-
-
-def money_of(value: object) -> Money | None:
-    """Read Money out of a stored fact; None for anything else, also for what only looks like it."""
-    if not isinstance(value, dict) or value.keys() != {"amount_minor", "currency"}:
-        return None
-    try:
-        return Money(value["amount_minor"], value["currency"])
-    except (InvalidState, TypeError):
-        return None
 
 
 @register.inclusion_tag("durableflows/parts/_run_progress.html", takes_context=True)

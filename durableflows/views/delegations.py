@@ -6,6 +6,7 @@ from uuid import UUID
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.utils import timezone
 
 from durableflows import api
 from durableflows.errors import DurableflowsError, NotFoundError
@@ -21,7 +22,7 @@ class Delegations(Door):
     """GET shows what I have lent and what was lent to me, POST lends."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.page({"lend": LendForm()})
+        return self.page({"lend": LendForm(initial={"starts": timezone.localdate()})})
 
     def post(self, request: HttpRequest) -> HttpResponse:
         form = LendForm(request.POST)

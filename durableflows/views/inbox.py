@@ -19,6 +19,7 @@ class Inbox(Door):
             "tabs": list(inbox.tabs(request, choice)),
             "sorts": inbox.SORTS,
             "workflows": inbox.workflows(),
+            "questions": inbox.questions(request),
             "said": waiting_words(waiting_count(request)),
             "exports": tables.links(request, "durableflows:export", choice.address()),
             "nothing": inbox.NOTHING[choice.show],

@@ -55,3 +55,18 @@ def test_what_i_asked_for_leads_there(asked: ApprovalRequest, asker: User, brows
     page = text(browse(asker).get("/durableflows/inbox/", {"show": "asked"}))
 
     assert f'href="{inbox_address(asked, "asked")}"' in page
+
+
+def test_a_question_to_who_asked_stands_above_the_own_inbox_until_it_is_answered(
+    asked: ApprovalRequest, manager: User, asker: User, browse: Browse
+):
+    api.ask_requester(asked.pk, "Since when is she here?", by=manager)
+
+    page = text(browse(asker).get("/durableflows/inbox/"))
+    theirs = text(browse(manager).get("/durableflows/inbox/"))
+    api.reply(asked.pk, "Since 2019.", by=asker)
+    later = text(browse(asker).get("/durableflows/inbox/"))
+
+    assert "Since when is she here?" in page
+    assert f'href="{inbox_address(asked, "asked")}"' in page
+    assert "Since when is she here?" not in theirs + later

@@ -301,3 +301,14 @@ def test_pages_ask_the_database_little(ask: Ask, manager: User, browse: Browse, 
     address = send(client, asked)["Location"]
     with django_assert_max_num_queries(26):
         client.get(address)
+
+
+def test_the_rules_name_who_asked_and_keep_nobody_out_where_the_system_asked(
+    asked: ApprovalRequest, ask: Ask, manager: User, browse: Browse
+):
+    page = text(browse(manager).get(inbox_address(asked)))
+    ApprovalRequest.objects.filter(pk=asked.pk).update(requester=None, requester_name="")
+    of_system = text(browse(manager).get(inbox_address(asked)))
+
+    assert "asker, who asked for it, and whoever acts for asker, not even as an administrator" in page
+    assert "Who may not" not in of_system

@@ -59,7 +59,7 @@ def test_less_is_approved_and_paid(door: int, world: World, mia: User, browse: B
     assert response.status_code == 302
     assert ApprovalDecision.objects.get().edits == LOWERED
     assert [amount.amount_minor for amount in PAID] == [40_000]
-    assert "Changed: Amount is to be <bdi>USD 400.00</bdi>" in text(client.get(doors(request)[door]))
+    assert "With changes: Amount: <bdi>USD 400.00</bdi>" in text(client.get(doors(request)[door]))
 
 
 @pytest.mark.parametrize("door", [0, 1])

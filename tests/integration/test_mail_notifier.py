@@ -55,7 +55,7 @@ def test_a_mail_says_what_where_and_that_opening_it_decides_nothing(desk: Office
     assert (message["To"], message["Subject"]) == ("bo@example.com", "To decide: Pay 5 to Ada")
     assert message.get_content_type() == "text/plain"
     assert message["Auto-Submitted"] == "auto-generated"
-    assert {"amount: 5", "to: Ada"} <= {*text.splitlines()}
+    assert {"Amount: 5", "To: Ada"} <= {*text.splitlines()}
     assert "\nhttps://desk.example.com/durableflows/inbox/link/" in text
     assert "Opening it decides nothing." in text
 

@@ -229,9 +229,9 @@ def test_nobody_is_asked_about_little(world: World):
 @pytest.mark.parametrize(
     ("amount", "band", "by"),
     [
-        (Money(50_001, "USD"), "up to USD 5000.00", Approvers(APPROVE)),
-        (USD_5000, "up to USD 5000.00", Approvers(APPROVE)),
-        (Money(500_001, "USD"), "above USD 5000.00", Approvers(groups=("finance",), quorum=2)),
+        (Money(50_001, "USD"), "up to USD 5,000.00", Approvers(APPROVE)),
+        (USD_5000, "up to USD 5,000.00", Approvers(APPROVE)),
+        (Money(500_001, "USD"), "above USD 5,000.00", Approvers(groups=("finance",), quorum=2)),
         (Money(1, "EUR"), "any amount in EUR", Approvers(groups=("finance",), quorum=2)),
     ],
 )
@@ -296,7 +296,7 @@ def test_a_higher_amount_is_a_new_question_for_others(world: World):
         api.answer(request.pk, "approve", by=mia, facts_digest=stale)
 
     request.refresh_from_db()
-    assert (request.band, request.quorum, request.groups) == ("above USD 5000.00", 2, ["finance"])
+    assert (request.band, request.quorum, request.groups) == ("above USD 5,000.00", 2, ["finance"])
     assert request.expires_at == world.clock.now() + timedelta(days=2)
     assert request.asked_at == world.clock.now()
     assert not waiting_for(mia, now=world.clock.now()).exists()

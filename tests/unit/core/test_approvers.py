@@ -22,9 +22,9 @@ BANDS = (
     [
         (Money(0, "USD"), None, "up to USD 500.00"),
         (Money(50_000, "USD"), None, "up to USD 500.00"),
-        (Money(50_001, "USD"), MANAGER, "up to USD 5000.00"),
-        (Money(500_000, "USD"), MANAGER, "up to USD 5000.00"),
-        (Money(500_001, "USD"), FINANCE, "above USD 5000.00"),
+        (Money(50_001, "USD"), MANAGER, "up to USD 5,000.00"),
+        (Money(500_000, "USD"), MANAGER, "up to USD 5,000.00"),
+        (Money(500_001, "USD"), FINANCE, "above USD 5,000.00"),
         (Money(1, "EUR"), MANAGER, "up to EUR 400.00"),
         (Money(40_001, "EUR"), FINANCE, "above EUR 400.00"),
         (Money(1, "JPY"), FINANCE, "any amount in JPY"),
