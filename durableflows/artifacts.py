@@ -6,7 +6,7 @@ Source: S2.2, R31; design, section 3.
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from django.core.files.base import ContentFile
 from django.core.files.storage import Storage, storages
@@ -109,12 +109,17 @@ def stored_digest(row: Artifact) -> str | None:
     return _digest_at(row.storage_name)
 
 
+def pieces(storage_name: str) -> Iterator[bytes]:
+    """The bytes under a name, piece by piece. Raises FileNotFoundError, or whatever else the storage raises."""
+    with _storage().open(storage_name) as file:
+        yield from file.chunks()
+
+
 def _digest_at(storage_name: str) -> str | None:
     digest = hashlib.sha256()
     try:
-        with _storage().open(storage_name) as file:
-            for piece in file.chunks():
-                digest.update(piece)
+        for piece in pieces(storage_name):
+            digest.update(piece)
     except FileNotFoundError:
         return None
     return digest.hexdigest()

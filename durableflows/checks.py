@@ -34,7 +34,8 @@ def register() -> None:
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
     """E001: unknown or ill-typed keys in DURABLEFLOWS. E002: its database does not exist. E004: nor TENANTS_OF.
 
-    E005: nor ARTIFACT_STORAGE. E006: nor SECRETS. E008: nor one of CLASSIFIERS. W016: nor one of WATCHERS.
+    E005: nor ARTIFACT_STORAGE or ARCHIVE_STORAGE. E006: nor SECRETS. E008: nor one of CLASSIFIERS.
+    W016: nor one of WATCHERS.
     """
     given = getattr(django_settings, "DURABLEFLOWS", {})
     found: list[checks.CheckMessage] = [
@@ -55,9 +56,9 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 
 def _references(given: Mapping[str, Any]) -> Iterator[checks.CheckMessage]:
     """What steps look large values and secrets up by."""
-    alias = given.get("ARTIFACT_STORAGE", "default")
-    if isinstance(alias, str) and alias not in django_settings.STORAGES:
-        hint = "Name an alias of STORAGES, or leave ARTIFACT_STORAGE out for 'default'."
+    artifacts, archive = given.get("ARTIFACT_STORAGE", "default"), given.get("ARCHIVE_STORAGE") or "default"
+    for alias in sorted({one for one in (artifacts, archive) if isinstance(one, str)} - set(django_settings.STORAGES)):
+        hint = "Name an alias of STORAGES. Without ARTIFACT_STORAGE it is 'default', without ARCHIVE_STORAGE none."
         yield checks.Error(
             f"DURABLEFLOWS names storage {alias!r}, which STORAGES lacks", hint=hint, id="durableflows.E005"
         )

@@ -6,12 +6,14 @@ from typing import Any
 from celery import current_app
 from celery.app.task import Task
 from django.apps import AppConfig
+from django.conf import settings as django_settings
 from django.core import checks
 from django.db import connections
 
 from durableflows.core import registry
 from durableflows.transactions import database
 
+TICKER_STEP = "durableflows.celery.TickerStep"
 NOT_SET_UP = "default"
 """Name of the app that Celery makes up in a process where the project's own was not imported."""
 
@@ -125,4 +127,30 @@ def check_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) ->
     ]
 
 
-CHECKS = (check_celery, check_time_limits, check_step_tasks, check_connections)
+def check_housekeeping(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """W018: workers start no ticker. W019: nor does this app's, for want of `install`. Nothing would be swept then."""
+    found: list[checks.CheckMessage] = []
+    if getattr(django_settings, "DURABLEFLOWS", {}).get("TICKER") is False:
+        hint = "Leave TICKER out; or keep `manage.py durableflows ticker` running beside the workers, and silence this."
+        found.append(
+            checks.Warning(
+                "TICKER is off: workers send no retries, timers or lost messages, and free no leases",
+                hint=hint,
+                id="durableflows.W018",
+            )
+        )
+    app = current_app
+    steps = {f"{one.__module__}.{one.__name__}" for one in app.steps["worker"]}
+    if app.main != NOT_SET_UP and TICKER_STEP not in steps:
+        hint = "Add the line `durableflows.celery.install(app)` where the app is made: its workers keep a ticker then."
+        found.append(
+            checks.Warning(
+                f"the Celery app {app.main} does not know durableflows: its workers do no periodic job",
+                hint=hint,
+                id="durableflows.W019",
+            )
+        )
+    return found
+
+
+CHECKS = (check_celery, check_time_limits, check_step_tasks, check_connections, check_housekeeping)

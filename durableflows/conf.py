@@ -53,6 +53,9 @@ class Settings:
     """Largest artifact that a step may keep."""
     ARTIFACT_STORAGE: str = "default"
     """Alias of Django's STORAGES where artifacts are kept."""
+    ARCHIVE_STORAGE: str = ""
+    """Alias of Django's STORAGES where `cleanup` keeps runs before it removes them. Empty: nowhere, unless `--archive`
+    says where."""
     SECRETS: str = ""
     """Callable(name) that gives a secret's value as text, for `run.secret`. Empty: steps can look none up."""
     REFUSE_SECRETS: bool = True
@@ -63,6 +66,8 @@ class Settings:
     """What should go on by itself and is later than this makes `/durableflows/health/` red."""
     HEALTH_QUEUE_SECONDS: float = 300.0
     """A step that was sent and waits for a worker for longer than this makes `/durableflows/health/` red."""
+    HEALTH_WAIT_SECONDS: float = 259200.0
+    """A request that nobody has answered for longer than this makes `/durableflows/health/` red."""
     MONITOR_TOKEN: str = ""
     """Who says it as `Authorization: Bearer` may read metrics and health. Empty: only people who may operate runs."""
     PROVIDERS: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

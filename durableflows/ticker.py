@@ -24,6 +24,7 @@ from durableflows.conf import settings
 from durableflows.core import log_lines, registry
 from durableflows.core.keys import new_token
 from durableflows.core.states import StepState
+from durableflows.housekeeping import Record
 from durableflows.leases import DRAINS_MARK, OVERRUN_MARK, Place
 from durableflows.models import StepAttempt, StepRun, Worker
 from durableflows.services import sweeps
@@ -138,7 +139,7 @@ class Reports:
 
 def run(place: Place, reader: int | None) -> None:
     """Tick until the parent is gone (or for ever, alone). Never raises: what fails is tried again."""
-    pulse, stop = Pulse(), threading.Event()
+    pulse, stop, record = Pulse(), threading.Event(), Record()
     beats = threading.Thread(target=_beat_for_ever, args=(place, pulse, stop), name="heartbeat", daemon=True)
     beats.start()
     reports = Reports(reader)
@@ -151,17 +152,20 @@ def run(place: Place, reader: int | None) -> None:
                 _note_draining(place)
             # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
             sweeps.free_dead_processes(dead, place.boot_id, is_alive)
-            sweep_in_turn(place, may_free_stale=pulse.is_steady())
+            sweep_in_turn(place, may_free_stale=pulse.is_steady(), record=record)
         reports.wait(settings().SWEEP_SECONDS + _outage.pause_seconds())
     stop.set()
     _bury(place)
 
 
-def sweep_in_turn(place: Place, *, may_free_stale: bool) -> None:
+def sweep_in_turn(place: Place, *, may_free_stale: bool, record: Record | None = None) -> None:
     """One ticker does everything that is due; the others, as long as it keeps to it, free leases alone.
 
     Safe with any number at once. With a hundred workers the database would else be asked a hundred times a second.
+
+    record   of what this ticker has done in earlier turns
     """
+    record = record or Record()
     rows = Worker.objects.using(database())
     counted_on = timedelta(seconds=LEAD_TURNS * settings().SWEEP_SECONDS)
     leads = rows.filter(swept_at__gt=clock.now() - counted_on, stopped_at=None).exclude(boot_id=place.boot_id)
@@ -170,10 +174,9 @@ def sweep_in_turn(place: Place, *, may_free_stale: bool) -> None:
         sweeps.sweep(may_free_stale=may_free_stale, leases_only=True)
     else:
         with _watched():
-            sweeps.sweep(may_free_stale=may_free_stale, leases_only=False)
+            sweeps.sweep(may_free_stale=may_free_stale, leases_only=False, note=record.note)
         # One that cannot publish dates itself back: the others must not count on it to send what is due.
-        swept_at = clock.now() - (timedelta() if dispatch.is_open() else counted_on)
-        rows.filter(boot_id=place.boot_id).update(swept_at=swept_at)
+        record.keep(place.boot_id, clock.now() - (timedelta() if dispatch.is_open() else counted_on))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from durableflows.doctor.budgets import examine_budgets
 from durableflows.doctor.effects import examine_effects
 from durableflows.doctor.findings import Finding, Severity
 from durableflows.doctor.history import examine_history
+from durableflows.doctor.jobs import examine_jobs
 from durableflows.doctor.notices import examine_notices
 from durableflows.doctor.providers import examine_providers
 from durableflows.doctor.rows import Scope, snapshot
@@ -31,7 +32,7 @@ def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:
         now = clock.now()
         scope = Scope(now, run_id, ticking_since(now))
         found = [*examine_states(scope), *examine_waits(scope), *examine_effects(scope), *examine_budgets(scope)]
-        found += [*examine_providers(scope), *examine_notices(scope)]
+        found += [*examine_providers(scope), *examine_notices(scope), *examine_jobs(scope)]
     found += examine_history(scope)
     order = list(Severity)
     return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))

@@ -146,6 +146,14 @@ KNOWN: Mapping[str, tuple[Severity, str]] = {
         "Mend what its notifier needs (a mail server, an address): it is tried again by itself, until it is given up.",
     ),
     "notice-overdue": (Severity.DUE, _TICKER),
+    "job-late": (
+        Severity.DUE,
+        "A living ticker does not get this job done: its log (`durableflows.sweeps`) says why. The other jobs go on.",
+    ),
+    "waits-long": (
+        Severity.ATTENTION,
+        "Somebody has to answer, or it expires: the console's view *Waiting for people* names who is asked.",
+    ),
     "needs-person": (
         Severity.ATTENTION,
         _EXPLAIN + "then find out what happened, by the key that `manage.py durableflows show RUN` prints, and say so: "

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Subquery
 
 from durableflows.conf import settings
 from durableflows.core.ending import AT_WORK
@@ -209,13 +209,18 @@ def _unknown(scope: Scope) -> list[Finding]:
     ]
 
 
+def _last_sweep() -> str:
+    last: datetime | None = Worker.objects.using(database()).aggregate(last=Max("swept_at"))["last"]
+    return f"; the last sweep was at {last:%Y-%m-%d %H:%M:%S} UTC" if last is not None else ""
+
+
 def _tickers(scope: Scope) -> list[Finding]:
     if scope.ticking_since is not None or not scope.runs().filter(ended_at__isnull=True).exists():
         return []
     fresh = scope.now - timedelta(seconds=settings().STALE_SECONDS)
     beating = Worker.objects.using(database()).filter(stopped_at__isnull=True, heartbeat_at__gt=fresh)
     if not beating.exists():
-        return [finding("no-ticker", None, "runs are under way and no ticker has been heard of")]
+        return [finding("no-ticker", None, f"runs are under way and no ticker has been heard of{_last_sweep()}")]
     # One that has just started has not swept yet.
     old = beating.filter(started_at__lt=fresh)
     return [finding("ticker-stalled", None, f"ticker {worker.name} beats and does not sweep") for worker in old]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.core.management.base import CommandParser
 
 from durableflows import exports
-from durableflows.core.states import RunState
+from durableflows.core.states import RUN_ENDED, RunState
 from durableflows.management import faulttests, options
 from durableflows.services.reconcile import VERDICTS
 
@@ -168,6 +168,15 @@ def _add_upkeep(verb: Verb) -> None:
         help="those that ended so long ago, 400d 52w, or before a moment, 2030-01-31T12:00Z",
     )
     cleanup.add_argument("--workflow", default="", help="only runs of this workflow")
+    cleanup.add_argument(
+        "--state", default="", choices=[str(state) for state in sorted(RUN_ENDED)], help="only those that ended so"
+    )
+    cleanup.add_argument(
+        "--archive",
+        default="",
+        metavar="ALIAS",
+        help="keep each in this one of STORAGES first (default: DURABLEFLOWS['ARCHIVE_STORAGE'])",
+    )
     cleanup.add_argument("--limit", type=options.many, default=None, help="at most so many")
     cleanup.add_argument("--dry-run", action="store_true", help="say how many would go and why others stay")
 

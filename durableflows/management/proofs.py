@@ -4,10 +4,10 @@ import dataclasses
 from argparse import Namespace
 from datetime import timedelta
 
-from durableflows import api, clock, doctor, gate
+from durableflows import api, clock, doctor, gate, health
 from durableflows.doctor import Finding, Severity
 from durableflows.explain_words import plain
-from durableflows.management import progress
+from durableflows.management import monitors, progress, tables
 from durableflows.management.tables import Report
 
 
@@ -21,9 +21,9 @@ def examine(options: Namespace) -> Report:
     ]
     counts = {severity: sum(one.severity is severity for one in found) for severity in Severity}
     total = ", ".join(f"{count} {severity}" for severity, count in counts.items())
-    return Report(
-        data, [*_findings(found), total if found else "nothing is broken, due or needs attention"], int(is_ill)
-    )
+    engine = [] if options.run else tables.section("engine", monitors.summary(health.examine()))
+    lines = [*_findings(found), total if found else "nothing is broken, due or needs attention", *engine]
+    return Report(data, lines, int(is_ill))
 
 
 def verify(options: Namespace) -> Report:

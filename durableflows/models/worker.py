@@ -20,6 +20,9 @@ class Worker(models.Model):
     swept_at = models.DateTimeField(null=True, blank=True)
     # Told to end: it takes no new step, and ends those that it holds.
     draining_at = models.DateTimeField(null=True, blank=True)
+    # When its ticker last did each periodic job: name -> {"at", "error"}. Written and read by `housekeeping`. None: a
+    # worker of the release before, which starts beside newer ones.
+    jobs = models.JSONField(null=True, blank=True)
     stopped_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

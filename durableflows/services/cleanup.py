@@ -1,5 +1,8 @@
 """Removing runs that ended long ago, with all their rows and files. One run, one transaction; nothing else deletes.
 
+Where an archive is named, a run is written there first, whole and read back; then its rows go, if they still are what
+was written.
+
 Nothing goes that somebody may still need: what is unsettled, contradicts itself, is looked up later, or belongs to a
 run that stays. A parent goes before its children: a child that is gone would be started again. The history cannot show
 that a whole run is gone (P13), so each removal is a line in the log, and its business key is free again.
@@ -12,7 +15,8 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from durableflows import artifacts
+from durableflows import archives, artifacts
+from durableflows.archives import Kept
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import log_lines
 from durableflows.core.states import EFFECT_OPEN, EffectState
@@ -49,11 +53,12 @@ DEEPEST = 10
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """How much went with a run; `left`: which of its files the storage did not remove."""
+    """How much went with a run; `left`: which of its files the storage did not remove; `archive`: where it is kept."""
 
     events: int
     files: int
     left: tuple[str, ...]
+    archive: str = ""
 
 
 def check_moment(ended_before: datetime, now: datetime) -> None:
@@ -62,23 +67,24 @@ def check_moment(ended_before: datetime, now: datetime) -> None:
         raise InvalidState("cleanup: only runs that have ended a day ago or earlier are removed")
 
 
-def ended(before: datetime, workflow: str = "") -> QuerySet[WorkflowRun]:
+def ended(before: datetime, workflow: str = "", state: str = "") -> QuerySet[WorkflowRun]:
     """The runs that ended before a moment, whatever of them is in the way."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__lt=before).order_by("pk")
-    return runs.filter(workflow=workflow) if workflow else runs
+    runs = runs.filter(workflow=workflow) if workflow else runs
+    return runs.filter(state=state) if state else runs
 
 
-def removable(before: datetime, workflow: str = "") -> QuerySet[WorkflowRun]:
+def removable(before: datetime, workflow: str = "", state: str = "") -> QuerySet[WorkflowRun]:
     """Those that nothing is in the way of."""
-    runs = ended(before, workflow)
+    runs = ended(before, workflow, state)
     for in_the_way in _in_the_way().values():
         runs = runs.exclude(in_the_way)
     return runs
 
 
-def kept(before: datetime, workflow: str = "") -> Mapping[str, int]:
+def kept(before: datetime, workflow: str = "", state: str = "") -> Mapping[str, int]:
     """Why others are kept -> how many; each counts once, for the first reason."""
-    runs, counts = ended(before, workflow), {}
+    runs, counts = ended(before, workflow, state), {}
     for words, in_the_way in _in_the_way().items():
         counts[words] = runs.filter(in_the_way).count()
         runs = runs.exclude(in_the_way)
@@ -101,12 +107,12 @@ def _in_the_way() -> Mapping[str, Q | Exists]:
     }
 
 
-def following(before: datetime, workflow: str = "") -> int:
+def following(before: datetime, workflow: str = "", state: str = "") -> int:
     """How many runs would go after the run that has started them has gone."""
-    count, parents = 0, removable(before, workflow)
+    count, parents = 0, removable(before, workflow, state)
     *own, _ = _in_the_way().values()
     for _level in range(DEEPEST):
-        children = ended(before, workflow).filter(parent__in=parents.order_by().values("pk"))
+        children = ended(before, workflow, state).filter(parent__in=parents.order_by().values("pk"))
         for in_the_way in own:
             children = children.exclude(in_the_way)
         found = children.count()
@@ -116,60 +122,89 @@ def following(before: datetime, workflow: str = "") -> int:
     return count
 
 
-def remove(run_id: UUID, before: datetime) -> Removed | None:
+def remove(run_id: UUID, before: datetime, *, archive: str = "") -> Removed | None:
     """Remove a run with all its rows, then its files. None: something is in the way, or somebody holds it.
 
-    Raises           IntegrityError when a row of the project refers to the run and forbids it; nothing is removed then
+    archive          alias of the storage that keeps it; it is written and read back before anything is locked
+    Raises           IntegrityError when a row of the project refers to the run and forbids it; NotArchived when the
+                     storage fails. Nothing is removed then
     Writes / Locks   deletes from every table; locks the run. Its children lose their parent
-    Crash            before the commit nothing of it; after it its files may remain in `durableflows/<run id>/`
+    Crash            before the commit nothing of it, though its archive may be there: the next one finds it. After it
+                     its files may remain in `durableflows/<run id>/`
     """
-    gone = _remove(run_id, before)
+    keeping = _archived(run_id, before, archive) if archive else None
+    if archive and keeping is None:
+        return None
+    gone = _remove(run_id, before, keeping)
     cross(Boundary.OPERATE_AFTER_COMMIT)
     if gone is None:
+        if keeping is not None:
+            archives.let_go(keeping)
         return None
     run, names = gone
     left = artifacts.discard(names)
-    logger.info("removed %s", _told(run, run_id))
-    return Removed(run.event_sequence, len(names) - len(left), left)
+    logger.info("removed %s", _told(run, run_id, keeping))
+    return Removed(run.event_sequence, len(names) - len(left), left, "" if keeping is None else keeping.name)
 
 
-def _told(run: WorkflowRun, run_id: UUID) -> str:
-    return (
-        f"{run.workflow} run={run_id} key={run.business_key!r} {run.state} {run.ended_at} events={run.event_sequence}"
-    )
+def _archived(run_id: UUID, before: datetime, alias: str) -> Kept | None:
+    run = removable(before).filter(pk=run_id).first()
+    return None if run is None else archives.keep_run(run, alias)
+
+
+def _told(run: WorkflowRun, run_id: UUID, keeping: Kept | None) -> str:
+    said = f"{run.workflow} run={run_id} key={run.business_key!r} {run.state} {run.ended_at}"
+    said += f" events={run.event_sequence}"
+    return said if keeping is None else f"{said} archive={keeping.name} sha256={keeping.sha256}"
+
+
+class _ChangedMeanwhile(Exception):
+    """Somebody wrote rows of the run while it was being removed."""
+
+
+def _remove(run_id: UUID, before: datetime, keeping: Kept | None) -> tuple[WorkflowRun, frozenset[str]] | None:
+    try:
+        return _remove_locking(run_id, before, keeping)
+    except _ChangedMeanwhile:
+        return None
 
 
 @transact
-def _remove(run_id: UUID, before: datetime) -> tuple[WorkflowRun, frozenset[str]] | None:
+def _remove_locking(run_id: UUID, before: datetime, keeping: Kept | None) -> tuple[WorkflowRun, frozenset[str]] | None:
     run = try_lock_run(run_id)
     if run is None or not removable(before).filter(pk=run_id).exists():
         return None
+    if keeping is not None and archives.digest_of_rows(run_id) != (keeping.rows, keeping.rows_sha256):
+        return None  # it is not what was archived any more: the next one archives what it is now
     names = frozenset(Artifact.objects.using(database()).filter(run=run).values_list("storage_name", flat=True))
     WorkflowRun.objects.using(database()).filter(parent=run).update(parent=None, parent_step=None)
-    _remove_rows(run)
+    removed = _remove_rows(run)
+    if keeping is not None and removed != keeping.rows:
+        raise _ChangedMeanwhile  # looks at requests are kept without the run's lock
     cross(Boundary.OPERATE_BEFORE_COMMIT)
     return run, names
 
 
-def _remove_rows(run: WorkflowRun) -> None:
+def _remove_rows(run: WorkflowRun) -> int:
     """Delete what refers to others before what is referred to. The run's own row goes by Django's rules for deletion:
-    a row of the project may go with it, let go of it, or keep it.
+    a row of the project may go with it, let go of it, or keep it. Returns how many of ours there were.
     """
     alias = database()
     effects, steps = SideEffect.objects.using(alias).filter(run=run), StepRun.objects.using(alias).filter(run=run)
-    delete(EffectSend.objects.using(alias).filter(effect__run=run))
-    delete(ProviderEvent.objects.using(alias).filter(effect__run=run))
+    count = delete(EffectSend.objects.using(alias).filter(effect__run=run))
+    count += delete(ProviderEvent.objects.using(alias).filter(effect__run=run))
     for rows in (ModelCall, Signal, Artifact, RunEvent):
-        delete(rows.objects.using(alias).filter(run=run))
-    delete(StepAttempt.objects.using(alias).filter(step__run=run))
-    delete(ApprovalRequest.editors.through.objects.using(alias).filter(approvalrequest__run=run))
-    delete(Addressee.objects.using(alias).filter(request__run=run))
+        count += delete(rows.objects.using(alias).filter(run=run))
+    count += delete(StepAttempt.objects.using(alias).filter(step__run=run))
+    count += delete(ApprovalRequest.editors.through.objects.using(alias).filter(approvalrequest__run=run))
+    count += delete(Addressee.objects.using(alias).filter(request__run=run))
     RequestNote.objects.using(alias).filter(request__run=run).update(answers=None)
     for of_requests in (RequestView, Notification, Announcement, ApprovalLink, RequestNote, ApprovalDecision):
-        delete(of_requests.objects.using(alias).filter(request__run=run))
-    delete(ApprovalRequest.objects.using(alias).filter(run=run))
+        count += delete(of_requests.objects.using(alias).filter(request__run=run))
+    count += delete(ApprovalRequest.objects.using(alias).filter(run=run))
     effects.update(undoes=None, replaces=None)
-    delete(effects)
+    count += delete(effects)
     steps.update(gather=None, came_from=None)
-    delete(steps)
+    count += delete(steps)
     run.delete(using=alias)
+    return count + 1

@@ -7,12 +7,14 @@ code and runs before both, outside any transaction.
 Source: P2, P5, P13, P14; R17, R20, R21.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from durableflows import clock, journal, ledger_answers, progress
 from durableflows.boundaries import Boundary, cross
@@ -349,7 +351,16 @@ def _goes_on(run: WorkflowRun) -> bool:
     return run.ended_at is None and not run.ending_reason
 
 
-def forget(before: datetime) -> int:
-    """Delete events of before a moment that belong to no effect. Returns how many."""
+def forgettable(before: datetime) -> QuerySet[ProviderEvent]:
+    """Events of before a moment that belong to no effect and are judged."""
     rows = ProviderEvent.objects.using(database()).filter(effect__isnull=True, arrived_at__lt=before)
-    return delete(rows.filter(judge_at__isnull=True))
+    return rows.filter(judge_at__isnull=True)
+
+
+def forget(before: datetime, among: Collection[UUID] | None = None) -> int:
+    """Delete events of before a moment that belong to no effect. Returns how many.
+
+    among    only these: those that were archived
+    """
+    rows = forgettable(before)
+    return delete(rows if among is None else rows.filter(pk__in=among))

@@ -57,11 +57,18 @@ logger = log_lines.logger("durableflows.sweeps")
 _random = SystemRandom()
 
 
-def sweep(*, may_free_stale: bool = True, leases_only: bool = False) -> dict[str, int]:
+def _unnoted(name: str, error: Exception | None) -> None:
+    """Nobody wants to know."""
+
+
+def sweep(
+    *, may_free_stale: bool = True, leases_only: bool = False, note: Callable[[str, Exception | None], None] = _unnoted
+) -> dict[str, int]:
     """Do everything that is due, in batches. Returns how many rows each sweep moved. Raises when the database is away.
 
     may_free_stale   only a ticker that has itself run without a gap may call other workers dead
     leases_only      another ticker has just done the rest
+    note             is told of each sweep that it was done, or what it failed with
     """
     done: dict[str, int] = {}
     for name, do in SWEEPS.items():
@@ -74,6 +81,9 @@ def sweep(*, may_free_stale: bool = True, leases_only: bool = False) -> dict[str
                 raise
             logger.exception("the sweep of %s failed; it is tried again", name)
             done[name] = 0
+            note(name, error)
+        else:
+            note(name, None)
     return done
 
 

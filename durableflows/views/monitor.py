@@ -64,8 +64,21 @@ class HealthPage(View):
             return JsonResponse({"status": seen.word}, status=status)
         if request.accepts("text/html") and "text/html" in request.headers.get("Accept", ""):
             return guarded(render(request, "durableflows/health.html", {"health": seen}, status=status))
-        checks = {
-            check.name: {"value": check.value, "limit": check.limit, "red": check.is_red, "says": check.says}
-            for check in seen.checks
+        return JsonResponse(_told(seen), status=status)
+
+
+def _told(seen: health.Health) -> dict[str, object]:
+    """All of it, for programs."""
+    checks = {
+        check.name: {
+            "value": check.value,
+            "count": check.count,
+            "limit": check.limit,
+            "red": check.is_red,
+            "says": check.says,
         }
-        return JsonResponse({"status": seen.word, "at": seen.at.isoformat(), "checks": checks}, status=status)
+        for check in seen.checks
+    }
+    jobs = {job.name: {"ran_at": job.ran_at and job.ran_at.isoformat(), "error": job.error} for job in seen.jobs}
+    told = {"status": seen.word, "at": seen.at.isoformat(), "checks": checks, "jobs": jobs}
+    return {**told, "runs": seen.runs, "steps": seen.steps}

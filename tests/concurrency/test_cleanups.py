@@ -1,9 +1,12 @@
 """Two removals of old runs, or a removal and an operator, at the same instant: a run is gone once, or goes on whole."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import pytest
+from django.conf import LazySettings
 
 from durableflows import NotFoundError, api
 from durableflows.boundaries import Boundary
@@ -12,6 +15,7 @@ from durableflows.doctor import verify
 from durableflows.models import RunEvent, WorkflowRun
 from durableflows.services import cleanup
 from durableflows.testing import World
+from tests.support import attics
 from tests.support.parcels import Depot, lost_address, parcel_workflow
 from tests.support.rivals import Rival, at_once, gate_at
 
@@ -61,6 +65,65 @@ def test_a_run_that_an_operator_holds_is_left_alone(world: World):
 
     assert isinstance(redrive.outcome(), WorkflowRun)
     assert remove(world, run) is None
+    world.run_until_idle()
+    assert WorkflowRun.objects.get(pk=run.pk).state == RunState.SUCCEEDED
+    assert verify(run.pk).findings == ()
+
+
+@pytest.fixture
+def attic(tmp_path: Path, settings: LazySettings) -> Iterator[Path]:
+    settings.STORAGES = attics.settings_with(tmp_path, settings.STORAGES)
+    yield tmp_path
+    attics.Attic.faults.clear()
+
+
+def archive(world: World, run: WorkflowRun) -> cleanup.Removed | None:
+    return cleanup.remove(run.pk, world.clock.now() - timedelta(days=400), archive=attics.ALIAS)
+
+
+def test_two_that_keep_and_remove_a_run_at_once_keep_it_once(world: World, attic: Path):
+    run = failed_long_ago(world)
+
+    outcomes = at_once(partial(archive, world, run), partial(archive, world, run))
+
+    assert sorted(type(one).__name__ for one in outcomes) == ["NoneType", "Removed"], outcomes
+    assert [attics.is_whole(path) for path in attics.objects(attic)] == [True]
+
+
+def test_who_comes_while_another_one_writes_keeps_it_once_whoever_is_first(world: World, attic: Path):
+    """The second one finds half an object under the usual name, and is overtaken or overtakes."""
+    run, others = failed_long_ago(world), list[cleanup.Removed | None]()
+
+    def slowly(attic: attics.Attic, name: str, data: bytes) -> str | None:
+        attic.whole(name, data[:50])
+        second = Rival(partial(archive, world, run)).begin()
+        path = Path(attic.path(name))
+        outcome = second.outcome()
+        assert outcome is None or isinstance(outcome, cleanup.Removed), outcome
+        others.append(outcome)
+        path.write_bytes(data)
+        return name
+
+    attics.Attic.faults[:] = [slowly]
+    mine = archive(world, run)
+
+    assert [type(one).__name__ for one in (mine, *others)] == ["NoneType", "Removed"]
+    kept = attics.objects(attic)
+    assert all(map(attics.is_whole, kept))
+    assert len({path.read_bytes() for path in kept}) == 1
+
+
+def test_nobody_is_held_up_while_a_storage_writes(world: World, attic: Path):
+    run = failed_long_ago(world)
+
+    def meanwhile(attic: attics.Attic, name: str, data: bytes) -> str | None:
+        redriven = Rival(partial(api.redrive, run.pk, reason="x", step="hand_over")).begin().outcome()
+        assert isinstance(redriven, WorkflowRun), redriven
+        return None
+
+    attics.Attic.faults[:] = [meanwhile]
+
+    assert archive(world, run) is None
     world.run_until_idle()
     assert WorkflowRun.objects.get(pk=run.pk).state == RunState.SUCCEEDED
     assert verify(run.pk).findings == ()

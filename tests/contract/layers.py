@@ -122,6 +122,7 @@ WRITERS = (
     "ledger_answers",
     "model_calls",
     "artifacts",
+    "archives",
     "pinned",
     "secrets",
     "notes",
@@ -168,6 +169,7 @@ VERBS = (
     "services.sweeps",
     "services.rotation",
     "services.cleanup",
+    "housekeeping",
 )
 
 # Reads all rows and says what is broken, due, or needs attention. It repairs nothing.
@@ -182,6 +184,7 @@ DOCTOR = (
     "doctor.budgets",
     "doctor.providers",
     "doctor.notices",
+    "doctor.jobs",
     "doctor.chains",
     "doctor.seals",
     "doctor.given",

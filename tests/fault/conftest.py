@@ -5,6 +5,9 @@ import pytest
 from durableflows import dispatch
 from durableflows.core import registry
 from durableflows.testing import virtual
+from tests.support.runbook import scene
+
+__all__ = ["scene"]
 
 
 @pytest.fixture

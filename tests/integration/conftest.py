@@ -4,6 +4,9 @@ import pytest
 
 from durableflows.core import registry
 from durableflows.testing import virtual
+from tests.support.runbook import scene
+
+__all__ = ["scene"]
 
 
 @pytest.fixture

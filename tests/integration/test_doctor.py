@@ -311,6 +311,7 @@ def test_every_code_has_a_case():
         "unknown-release",
         "no-ticker",
         "ticker-stalled",
+        *("job-late", "waits-long"),  # test_housekeeping.py
         "key-gone",
         "rolled-back",  # test_verify.py, with those that `verify` alone finds
     }
