@@ -188,7 +188,7 @@ def _choices(field: FieldInfo) -> tuple[str, ...]:
 def _typed(field: EditField, text: str) -> JSON:
     """One text as JSON. Raises InvalidState in words for whoever typed it."""
     if field.kind == "yes or no":
-        return text not in ("", "0", "false", "off")
+        return text.lower() not in ("", "0", "no", "false", "off")
     if not text and not field.required and field.kind != "text":
         return None
     match field.kind:

@@ -59,7 +59,6 @@ class ApprovalRequest(EngineRow):
     fallback = models.CharField(max_length=100, blank=True, default="")
     edit_schema = models.JSONField(default=list, blank=True)
     run_version = models.PositiveIntegerField(default=0)
-    token_digest = models.CharField(max_length=64, blank=True, default="")
     expires_at = models.DateTimeField()
     zone = models.CharField(max_length=64, blank=True, default="")
     reminders = models.JSONField(default=list, blank=True)
@@ -67,7 +66,6 @@ class ApprovalRequest(EngineRow):
     created_at = models.DateTimeField()
     asked_at = models.DateTimeField(null=True, blank=True)
     unanswerable_at = models.DateTimeField(null=True, blank=True)
-    withdrawn_at = models.DateTimeField(null=True, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)
     closed_reason = models.CharField(max_length=200, blank=True, default="")
 

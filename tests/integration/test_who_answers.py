@@ -380,6 +380,7 @@ def test_lists_ask_the_database_as_often_for_many_requests_as_for_few(world: Wor
             somebody = again(fay)
             standing = Standing(somebody)
             rows = [*waiting_for(somebody, now=world.clock.now())]
+            assert rows
             assert all(not refusal(row, standing) for row in rows)
             assert len([*requests_for(somebody)]) >= len(rows)
         return len(queries)

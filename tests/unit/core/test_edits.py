@@ -85,6 +85,11 @@ def test_what_is_changed_is_kept_whole_and_exact() -> None:
     assert edits.applied(BINDING, given) == {"amount": USD_80, "units": 5, "order": "7"}
 
 
+@pytest.mark.parametrize(("text", "means"), [("yes", True), ("on", True), ("No", False), ("off", False), ("", False)])
+def test_a_yes_or_no_is_read_as_it_is_said(text: str, means: bool) -> None:
+    assert edits.parse(edits.form(Changes, BINDING), {"notify": text})["notify"] is means
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
