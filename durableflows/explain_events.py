@@ -145,7 +145,9 @@ def _reference(fact: Fact) -> str:
 
 def _answered(fact: Fact) -> Said:
     word = "Approved" if fact.data.get("verdict") == "approve" else "Rejected"
-    return _with(f"{word}{fact.by}{_edits(fact)}", plain(fact.comment)), "done"
+    lender, although = fact.text("for"), fact.text("although")
+    who = f"{fact.by}{f' for {lender}' if lender else ''}{f', who {although}' if although else ''}"
+    return _with(f"{word}{who}{_edits(fact)}", plain(fact.comment)), "done"
 
 
 def _edits(fact: Fact) -> str:

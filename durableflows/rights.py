@@ -4,7 +4,8 @@ Runs code of the project (log-in backends, TENANTS_OF): never called under a loc
 (P11). What it asks it asks once, however many requests it is asked about.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -12,16 +13,21 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
+from django.db import IntegrityError
 from django.db.models import QuerySet
 
 from durableflows import clock, delegations
 from durableflows.core.approvers import Approvers
 from durableflows.core.states import ApprovalState
+from durableflows.errors import NotAllowed
 from durableflows.models import ApprovalRequest, RunEvent
 from durableflows.tenants import tenants_of
 from durableflows.transactions import database
 
 _KEPT = "_durableflows_standing"
+ASKED, EDITED, ACTS = "asked for it", "changed it by hand", "acts for who asked for it"
+"""Why somebody else decides, as histories say it of who decided all the same, where the approval allows that."""
+_TO_WHO_MADE = {ASKED: "you asked for this yourself", EDITED: "you have changed by hand what is asked here"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,13 @@ class Standing:
     def rights(self, request: ApprovalRequest, by: Approvers) -> list[Right]:
         """By which rights the person may answer a request that is asked of these people, the own one first.
 
-        Nothing is lent for what the giver may not decide: what the giver has asked for, or changed.
+        Nothing is lent for what the giver may not decide: what the giver, or whom the giver acts for, has asked for, or
+        what the giver has changed.
         """
         own = self.own_right(by, request.tenant)
         found = [Right(own)] if own else []
         for giver in self.givers:
-            if giver.made(request):
+            if giver.may_not(request):
                 continue
             lent = giver.own_right(by, request.tenant)
             found += [Right(lent, giver.person)] if lent else []
@@ -103,20 +110,23 @@ class Standing:
 
     def made(self, request: ApprovalRequest) -> str:
         """Say how the person had a hand in what is asked, so that somebody else must decide; '' for not at all."""
-        if not request.exclude_requester:
-            return ""
-        if request.requester_id is not None and request.requester_id == self.person.pk:
-            return "you asked for this yourself"
-        # An account that was deleted and made anew under its name is the same person.
-        if request.requester_id is None and request.requester_name and request.requester_name == self.username[:150]:
-            return "you asked for this yourself"
-        return "you have changed by hand what is asked here" if request.pk in self.edited else ""
+        return _TO_WHO_MADE.get(self.hand_in(request), "") if request.exclude_requester else ""
+
+    def hand_in(self, request: ApprovalRequest) -> str:
+        """Say how the person had a hand in what is asked, be it in the way or not: ASKED, EDITED; '' for not at all."""
+        if self.asked(request):
+            return ASKED
+        return EDITED if request.pk in self.edited else ""
+
+    def asked(self, request: ApprovalRequest) -> bool:
+        """Is this who asked? An account that was deleted and made anew under its name is the same person."""
+        if request.requester_id is not None:
+            return bool(request.requester_id == self.person.pk)
+        return bool(request.requester_name) and request.requester_name == self.username[:150]
 
     def acts_for_requester(self, request: ApprovalRequest) -> bool:
         """Has whoever asked lent the person rights now?"""
-        return request.requester_id is not None and any(
-            giver.person.pk == request.requester_id for giver in self.givers
-        )
+        return any(giver.asked(request) for giver in self.givers)
 
     def may_not(self, request: ApprovalRequest) -> str:
         """Say what about the person is in the way, whatever rights there are; '' for nothing."""
@@ -137,6 +147,26 @@ class Standing:
         if in_the_way or self.rights(request, by):
             return in_the_way
         return f"{self.person} may not answer this: {needed(by)}"
+
+
+def gone(person: Any) -> str:
+    """Say that there is no such active account any more, as the database has it now; '' when there is. It may have been
+    read long before.
+    """
+    row = get_user_model()._base_manager.using(database()).filter(pk=person.pk).first()
+    return "" if row is not None and getattr(row, "is_active", False) else f"{person} is no active user any more"
+
+
+@contextmanager
+def while_there(person: Any) -> Iterator[None]:
+    """Say NotAllowed where a row cannot be written because the account that it names went at the same instant."""
+    try:
+        yield
+    except IntegrityError as error:
+        reason = "" if person is None else gone(person)
+        if not reason:
+            raise
+        raise NotAllowed(reason) from error
 
 
 def shown_to(person: Any, now: datetime | None = None) -> Standing:

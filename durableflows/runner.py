@@ -156,12 +156,17 @@ def _undone(claim: Claim, definition: WorkflowDefinition, context: RunContext) -
 
 def _asked(step: StepDefinition, spec: ApprovalSpec, context: RunContext) -> Asked:
     """What a person is asked; refused when it is not fit to be stored."""
-    question = question_of(spec, context)
+    question = fit(question_of(spec, context), f"what {step.name} asks")
+    return Asked(question if question.unneeded else _with_people(spec, question, context))
+
+
+def fit(question: Question, what: str) -> Question:
+    """The question, if it may be stored. Raises InvalidState for one that is too large, or has a secret in it."""
     facts: dict[str, JSON] = {"title": question.title, "binding": question.binding, "context": question.context}
     facts["form"] = question.form
-    check_size(facts, settings().MAX_STATE_BYTES, f"what {step.name} asks")
-    integrity.refuse_secrets(facts, f"what {step.name} asks")
-    return Asked(question if question.unneeded else _with_people(spec, question, context))
+    check_size(facts, settings().MAX_STATE_BYTES, what)
+    integrity.refuse_secrets(facts, what)
+    return question
 
 
 def _with_people(spec: ApprovalSpec, question: Question, context: RunContext) -> Question:

@@ -187,11 +187,8 @@ def waiting_for(person: Person, *, now: datetime) -> QuerySet[ApprovalRequest]:
     standing = shown_to(person, now)
     open_ones = of_tenants(requests, person, "tenant").filter(state=ApprovalState.OPEN, expires_at__gt=now)
     open_ones = open_ones.filter(asked_of(standing, is_open=True))
-    givers = [giver.person.pk for giver in standing.givers]
-    excluded = Q(requester_id=person.pk) | Q(exclude_delegate=True, requester_id__in=givers) | _edited(person.pk)
-    # See `Standing.made`: an account that was made anew under its name.
-    excluded |= Q(requester__isnull=True, requester_name=standing.username[:150]) & ~Q(requester_name="")
-    return open_ones.exclude(Q(exclude_requester=True) & excluded).exclude(pk__in=_answered_by(person.pk))
+    excluded = Q(exclude_requester=True) & _kept_out(standing)
+    return open_ones.exclude(excluded).exclude(pk__in=_answered_by(person.pk))
 
 
 def _answered_by(person_id: Any) -> QuerySet[Any, Any]:
@@ -207,12 +204,25 @@ def asked_of(standing: Standing, *, is_open: bool = False) -> Q:
     asked = _asked_permissions()
     found = _asked_directly(standing, asked)
     for giver in standing.givers:
-        made = Q(requester_id=giver.person.pk) | _edited(giver.person.pk)
-        lent = _asked_directly(giver, asked) & ~(Q(exclude_requester=True) & made)
+        lent = _asked_directly(giver, asked) & ~(Q(exclude_requester=True) & _kept_out(giver))
         if giver.tenants is not None:
             lent &= Q(tenant__in=sorted(giver.tenants))
         found |= lent & ~Q(pk__in=_answered_by(giver.person.pk)) if is_open else lent
     return found
+
+
+def _kept_out(standing: Standing) -> Q:
+    """The requests that the person may not decide whatever the rights, where who asked may not: `Standing.may_not`."""
+    made = _asked_by(standing) | _edited(standing.person.pk)
+    for giver in standing.givers:
+        made |= Q(exclude_delegate=True) & _asked_by(giver)
+    return made
+
+
+def _asked_by(standing: Standing) -> Q:
+    """See `Standing.asked`."""
+    named = Q(requester__isnull=True, requester_name=standing.username[:150]) & ~Q(requester_name="")
+    return Q(requester_id=standing.person.pk) | named
 
 
 def _edited(person_id: Any) -> Q:

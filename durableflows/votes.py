@@ -12,7 +12,7 @@ from durableflows.core.approvers import Approvers
 from durableflows.core.payload import same
 from durableflows.core.states import ApprovalState
 from durableflows.models import ApprovalDecision, ApprovalRequest
-from durableflows.rights import Standing
+from durableflows.rights import Right, Standing
 from durableflows.transactions import database
 
 
@@ -42,7 +42,30 @@ def _holds(vote: ApprovalDecision, request: ApprovalRequest, by: Approvers, now:
     if not vote.for_name:
         return bool(acting.own_right(by, request.tenant))
     # What was lent may have ended since on its day: the answer was given in time.
-    return vote.for_person is not None and bool(Standing(vote.for_person, now).own_right(by, request.tenant))
+    giver = Standing(vote.for_person, now)
+    return giver.is_active and not giver.may_not(request) and bool(giver.own_right(by, request.tenant))
+
+
+def undisputed(request: ApprovalRequest, given: Iterable[ApprovalDecision]) -> list[ApprovalDecision]:
+    """The same where nobody answers just now: [] also when others approve other values, for people choose then."""
+    approvals = _approvals(given)
+    decided = agreeing(request, approvals)
+    return decided if len(decided) == len(approvals) else []
+
+
+def unused(rights: Iterable[Right], person: Any, given: Iterable[ApprovalDecision]) -> Right | None:
+    """The person's own right, else the first lent one that no other answer has used: each right counts once.
+
+    given   the answers that stand
+    """
+    used = {whose(vote) for vote in given if vote.actor_id != person.pk}
+    return next((right for right in rights if right.giver is None or right.giver.pk not in used), None)
+
+
+def spent_words(rights: Iterable[Right]) -> str:
+    """Say that each of these rights, which were all lent, is used."""
+    names = ", ".join(sorted(str(right.giver.get_username()) for right in rights))
+    return f"it is answered for {names} already: you have no right of your own to answer it"
 
 
 def void(votes: Iterable[ApprovalDecision], pks: Collection[UUID], reason: str, now: datetime) -> int:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
@@ -83,7 +84,10 @@ class ManyRequests(ReadOnly):
         if not self.has_view_permission(request):
             raise PermissionDenied
         refuse_unstorable(request.GET.lists())
-        among = self.get_changelist_instance(request).get_queryset(request)
+        try:
+            among = self.get_changelist_instance(request).get_queryset(request)
+        except IncorrectLookupParameters as error:  # not all rows instead: that is not what was asked for
+            raise BadRequest("there is no such filter, or no such value of one") from error
         return tables.as_file(request, what, among)
 
 

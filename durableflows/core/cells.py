@@ -14,6 +14,7 @@ from json import dumps
 
 from durableflows.core.disguise import plainly
 from durableflows.core.payload import redact
+from durableflows.core.secrecy import mask_text
 
 LONGEST = 30_000
 """Letters in a cell: the most that common spreadsheets take is 32,767."""
@@ -33,9 +34,9 @@ def lines(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[st
 def cell(value: object) -> str:
     """One value as inert text: what hides in it is spelled out, what looks secret is masked, formulas stay letters."""
     text = _text(value)
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}… ({len(text) - LONGEST} more)"
-    return _STARTS.sub(r"\1\2'", plainly(text))
+    shown = _STARTS.sub(r"\1\2'", plainly(text[: LONGEST + 1]))
+    # Cut once more as it is written, for marks are long: what a spreadsheet cuts itself begins another row there.
+    return shown if len(text) <= LONGEST and len(shown) <= LONGEST else f"{shown[:LONGEST]}… (cut: {len(text)} letters)"
 
 
 def _text(value: object) -> str:
@@ -47,7 +48,7 @@ def _text(value: object) -> str:
         return dumps(redact(value), ensure_ascii=False, sort_keys=True)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return mask_text(value) if isinstance(value, str) else str(value)
 
 
 def _line(row: Sequence[object]) -> str:

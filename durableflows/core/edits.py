@@ -5,9 +5,10 @@ Values only. Money and numbers that name a binding fact may be lowered, never ra
 """
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from types import UnionType
 from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin
@@ -34,6 +35,9 @@ KINDS: Mapping[type, str] = {
     str: "text",
 }
 NUMBERS = ("integer", "decimal")
+# As amounts are typed: digits 0-9, no exponents, no separators. What is longer than a number of people is none.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +209,15 @@ def _typed(field: EditField, text: str) -> JSON:
 
 
 def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidState(f"{text[:40]!r} is not a whole number") from None
+    if not _INTEGER.fullmatch(text):
+        raise InvalidState(f"{text[:40]!r} is not a whole number: write digits")
+    return int(text)
 
 
 def _decimal(text: str) -> str:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        raise InvalidState(f"{text[:40]!r} is not a number: write digits and at most one point") from None
-    if not number.is_finite():
+    if not _DECIMAL.fullmatch(text):
         raise InvalidState(f"{text[:40]!r} is not a number: write digits and at most one point")
-    return str(number)
+    return str(Decimal(text))
 
 
 def _out_of_bounds(field: EditField, value: JSON) -> str:
@@ -229,7 +228,7 @@ def _out_of_bounds(field: EditField, value: JSON) -> str:
     number, most = Decimal(str(value)), Decimal(str(field.most))
     if number > most:
         return f"may be at most {field.most}, as it was asked: for more a new request is needed"
-    return "may not be less than nothing" if number < 0 <= most else ""
+    return "may not be less than nothing" if number.is_signed() and most >= 0 else ""
 
 
 def _money_out_of_bounds(value: Money, most: Money) -> str:

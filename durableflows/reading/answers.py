@@ -2,13 +2,14 @@
 no button. Reads declarations and one request; decides nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
 from django.utils.timesince import timesince
 
+from durableflows import votes
 from durableflows.core import free_text, registry, until
 from durableflows.core.approvers import Approvers
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
@@ -17,7 +18,7 @@ from durableflows.core.states import ApprovalState
 from durableflows.core.until import Expires
 from durableflows.errors import InvalidDefinition, InvalidState
 from durableflows.explain_words import full_stop
-from durableflows.models import ApprovalRequest
+from durableflows.models import ApprovalDecision, ApprovalRequest
 from durableflows.reading.who import names_of, rungs_of
 from durableflows.rights import Standing, shown_to
 from durableflows.selectors import refusal
@@ -118,11 +119,18 @@ def why_not(asked: ApprovalRequest, person: Any, now: datetime) -> str:
     return full_stop(f"{reason[:1].upper()}{reason[1:]}")
 
 
-def acts_for(asked: ApprovalRequest, standing: Standing) -> str:
-    """For whom the person would answer, who has no right of the own; '' where there is one, or none at all."""
+def acts_for(asked: ApprovalRequest, standing: Standing, given: Iterable[ApprovalDecision]) -> tuple[str, str]:
+    """For whom the person would answer, who has no right of the own; '' where there is one, or none at all. And why
+    there is no button for who has lent rights alone, when they are used.
+
+    given   the answers to it that stand
+    """
     by = asked.asked_of
     rights = standing.rights(asked, by) if by is not None and asked.state == ApprovalState.OPEN else []
-    return str(rights[0].giver) if rights and rights[0].giver is not None else ""
+    right = votes.unused(rights, standing.person, given)
+    if right is None:
+        return "", full_stop(f"It{votes.spent_words(rights)[2:]}") if rights else ""
+    return "" if right.giver is None else str(right.giver), ""
 
 
 def shown_before(given: Mapping[str, str], asked: ApprovalRequest) -> dict[str, tuple[object, object]]:

@@ -94,6 +94,7 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, doo
     note_look(request, [asked], door)
     now, decisions, explanation = now_of(request), list(asked.decisions.all()), explain_run(asked.run)
     standing, counted = shown_to(request.user, now), [one for one in decisions if one.voided_at is None]
+    lender, spent = acts_for(asked, standing, counted)
     return {
         "title": asked.title,
         "asked": asked,
@@ -104,8 +105,8 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, doo
         "shown": json.dumps(asked.binding),
         "consequences": consequences(asked),
         "rules": rules(asked),
-        "reason": why_not(asked, standing, now),
-        "acts_for": acts_for(asked, standing),
+        "reason": why_not(asked, standing, now) or spent,
+        "acts_for": lender,
         "standing": standing_words(asked, now),
         "expires": expires_words(asked, now),
         "vote": next((one for one in counted if one.actor_id == request.user.pk), None),

@@ -10,12 +10,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock, journal, progress, questions, votes
+from durableflows import clock, integrity, journal, progress, questions, votes
 from durableflows.boundaries import Boundary, cross
+from durableflows.conf import settings
 from durableflows.core import decide, edits, free_text, log_lines
 from durableflows.core.approvers import PERMISSION, Approvers
 from durableflows.core.outcomes import Question
-from durableflows.core.payload import JSON, check_text, same, sha256
+from durableflows.core.payload import JSON, check_size, check_text, same, sha256
 from durableflows.core.states import ApprovalState
 from durableflows.errors import (
     AlreadyDecided,
@@ -28,7 +29,7 @@ from durableflows.errors import (
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_request, lock_run, lock_step
-from durableflows.rights import Right, Standing
+from durableflows.rights import ACTS, Right, Standing, gone, while_there
 from durableflows.services.requests import declared, differences, facts_on, renew_facts, request_for
 from durableflows.transactions import database, transact
 
@@ -65,7 +66,8 @@ def answer(request_id: UUID | str, given: Answer) -> ApprovalRequest:
     for _ in range(TURNS):
         request = request_for(request_id, given.by)
         seen = _look(request, given)
-        outcome = _answer(request.run_id, request.step_id, request.pk, given, seen)
+        with while_there(given.by):
+            outcome = _answer(request.run_id, request.step_id, request.pk, given, seen)
         if outcome is not None:
             break
     else:
@@ -97,6 +99,7 @@ class _Seen:
     facts        and the checkpoint that they are about; asked: who is asked, as rights were looked at
     rights       by which the person may answer; lapsed: answers of others that count no more
     edits        as they are stored, checked against these facts; problem: what is wrong with them
+    although     why somebody else would have to decide, did the approval not allow it; '' for nothing
     """
 
     facts: Question | None
@@ -106,11 +109,12 @@ class _Seen:
     lapsed: frozenset[UUID] = frozenset()
     edits: dict[str, JSON] = field(default_factory=dict)
     problem: InvalidState | None = None
+    although: str = ""
 
 
 def _look(request: ApprovalRequest, given: Answer) -> _Seen:
     standing, asked = Standing(given.by), request.asked_of
-    reason = standing.refusal(request)
+    reason = standing.refusal(request) or gone(given.by)
     if reason:
         raise NotAllowed(reason)
     assert asked is not None
@@ -120,7 +124,8 @@ def _look(request: ApprovalRequest, given: Answer) -> _Seen:
     run = WorkflowRun.objects.using(database()).get(pk=request.run_id)
     facts = facts_on(run, request, run.data)
     lapsed = votes.lapsed(request, asked, votes.standing(request), clock.now())
-    seen = _Seen(facts, run.checkpoint_sequence, asked, rights, frozenset(lapsed))
+    although = standing.hand_in(request) or (ACTS if standing.acts_for_requester(request) else "")
+    seen = _Seen(facts, run.checkpoint_sequence, asked, rights, frozenset(lapsed), although=although)
     try:
         return replace(seen, edits=_edits(run, request, given, facts))
     except InvalidState as problem:  # that the facts have changed says more
@@ -134,7 +139,10 @@ def _edits(run: WorkflowRun, request: ApprovalRequest, given: Answer, facts: Que
     if spec is None or spec.edits is None:
         raise InvalidState("nothing of this request may be changed: approve or reject it as it is")
     try:
-        return edits.read(spec.edits, given.edits, facts.binding)
+        changed = edits.read(spec.edits, given.edits, facts.binding)
+        check_size(changed, settings().MAX_STATE_BYTES, "edits")
+        integrity.refuse_secrets(changed, "edits")
+        return changed
     except DurableflowsError:
         raise
     except Exception as error:  # of a validator of the project
@@ -146,7 +154,7 @@ def _edits(run: WorkflowRun, request: ApprovalRequest, given: Answer, facts: Que
 def _answer(
     run_id: UUID, step_id: UUID, request_id: UUID, given: Answer, seen: _Seen
 ) -> ApprovalRequest | FactsChanged | None:
-    """None: the run is not the one any more that the facts are about."""
+    """None: the run or the request is not the one any more that was looked at."""
     run, step, request = lock_run(run_id), lock_step(step_id), lock_request(request_id)
     now = clock.now()
     standing = votes.standing(request)
@@ -157,9 +165,12 @@ def _answer(
         raise TooLate(f"this request has just been handed on to {_asked_words(request)}: open it again")
     if run.checkpoint_sequence != seen.checkpoint or seen.facts is None:
         return None
+    shown = request.facts_digest
     changed = _changed(run, step, request, given, seen.facts, now)
     if changed is not None:
         return changed
+    if request.facts_digest != shown:  # the answer is to the new facts, which may be for others to decide: look again
+        return None
     if seen.problem is not None:
         raise seen.problem
     _record(run, step, request, given, seen, standing, now)
@@ -177,7 +188,7 @@ def _asked_words(request: ApprovalRequest) -> str:
 
 def _is_repeat(request: ApprovalRequest, standing: list[ApprovalDecision], given: Answer, seen: _Seen) -> bool:
     mine = next((vote for vote in standing if vote.actor_id == given.by.pk), None)
-    if mine is None or mine.verdict != given.verdict:
+    if mine is None or mine.verdict != given.verdict or mine.pk in seen.lapsed:
         return False
     # Of a closed request nobody looks any more whether the same changes are meant.
     return request.state != ApprovalState.OPEN or (seen.problem is None and same(mine.edits, seen.edits))
@@ -228,7 +239,9 @@ def _record(
 ) -> None:
     votes.void(standing, seen.lapsed, "who gave it may not decide any more", now)
     standing = [vote for vote in standing if vote.pk not in seen.lapsed]
-    right = _unused(seen.rights, given, standing)
+    right = votes.unused(seen.rights, given.by, standing)
+    if right is None:
+        raise NotAllowed(votes.spent_words(seen.rights))
     mine = {vote.pk for vote in standing if vote.actor_id == given.by.pk}
     votes.void(standing, mine, "the same person answered otherwise", now)
     for_me = {vote.pk for vote in standing if vote.for_person_id == given.by.pk}
@@ -241,17 +254,9 @@ def _record(
         data |= {"edits": seen.edits, "edits_sha256": sha256(seen.edits)}
     if right.giver is not None:
         data |= {"for": decision.for_name}
+    if seen.although:  # R27: a rule that was relaxed is marked
+        data |= {"although": seen.although}
     journal.record(run, "approval.answered", at=now, step=step, actor_name=decision.actor_name, data=data)
-
-
-def _unused(rights: list[Right], given: Answer, standing: list[ApprovalDecision]) -> Right:
-    """The person's own right, else the first lent one that no other answer has used: each right counts once."""
-    used = {votes.whose(vote) for vote in standing if vote.actor_id != given.by.pk}
-    for right in rights:
-        if right.giver is None or right.giver.pk not in used:
-            return right
-    names = ", ".join(sorted(str(right.giver.get_username()) for right in rights))
-    raise NotAllowed(f"it is answered for {names} already: you have no right of your own to answer it")
 
 
 def _decision(request: ApprovalRequest, given: Answer, seen: _Seen, right: Right, now: datetime) -> ApprovalDecision:

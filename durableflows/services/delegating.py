@@ -12,11 +12,14 @@ from django.utils import timezone
 
 from durableflows import clock
 from durableflows.boundaries import Boundary, cross
+from durableflows.conf import settings
 from durableflows.core import free_text, log_lines
 from durableflows.core.keys import read_id
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import Delegation
 from durableflows.models.compiled import write
+from durableflows.rights import gone
+from durableflows.tenants import tenants_of
 from durableflows.transactions import database, transact
 
 logger = log_lines.logger("durableflows.delegations")
@@ -61,13 +64,13 @@ def delegate(
 
 def _check_people(lender: Any, taker: Any, by: Any) -> None:
     for person in (lender, taker):
-        if getattr(person, "pk", None) is None or not getattr(person, "is_active", False):
+        if getattr(person, "pk", None) is None or not getattr(person, "is_active", False) or gone(person):
             raise InvalidState(f"{person} is nobody who can lend or take a right: give two active users")
     if lender.pk == taker.pk:
         raise InvalidState("nobody lends a right to oneself")
     if by is None or by.pk == lender.pk:
         return
-    if not getattr(by, "is_active", False) or not by.has_perm(ADD):
+    if not getattr(by, "is_active", False) or not by.has_perm(ADD) or not _is_over(by, lender):
         raise NotAllowed(f"{by} may not lend what {lender} may do: the permission {ADD} is needed")
     if by.pk == taker.pk:
         raise NotAllowed(f"{by} may not take what {lender} may do: somebody else must say so")
@@ -78,7 +81,9 @@ def _begin(moment: Moment) -> datetime:
 
 
 def _end(moment: Moment) -> datetime:
-    return _aware(moment) if isinstance(moment, datetime) else _midnight(moment + timedelta(days=1))
+    if isinstance(moment, datetime):
+        return _aware(moment)
+    return _midnight(moment + min(timedelta(days=1), date.max - moment))  # no day comes after the last one
 
 
 def _midnight(day: date) -> datetime:
@@ -140,7 +145,7 @@ def _of(delegation_id: UUID | str, by: Any) -> Delegation:
     wanted = read_id(delegation_id)
     if wanted is None:
         raise NotFoundError(f"{str(delegation_id)[:60]!r} is not a delegation's id")
-    row = Delegation.objects.using(database()).filter(pk=wanted).first()
+    row = Delegation.objects.using(database()).select_related("giver").filter(pk=wanted).first()
     if row is None or not _may_end(row, by):
         raise NotFoundError(f"there is no delegation {wanted}, or none that you may end")
     return row
@@ -150,7 +155,15 @@ def _may_end(row: Delegation, by: Any) -> bool:
     if by is None:
         return True
     is_own = by.pk is not None and by.pk in (row.giver_id, row.taker_id)
-    return bool(getattr(by, "is_active", False)) and (is_own or by.has_perm(CHANGE))
+    return bool(getattr(by, "is_active", False)) and (is_own or (by.has_perm(CHANGE) and _is_over(by, row.giver)))
+
+
+def _is_over(by: Any, giver: Any) -> bool:
+    """Does a right about others' delegations hold for this giver? In the own tenants: in all that the giver acts in."""
+    if giver is None or not settings().TENANTS_OF:
+        return True
+    own, theirs = tenants_of(by), tenants_of(giver)
+    return own is None or (theirs is not None and theirs <= own)
 
 
 @transact

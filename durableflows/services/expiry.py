@@ -88,7 +88,7 @@ def _escalate(
         return False  # looked at again by the next sweep
     questions.put_to(request, following.rung, now)
     request.ladder_position += 1
-    enough = votes.agreeing(request, [vote for vote in standing if vote.pk not in following.lapsed])
+    enough = votes.undisputed(request, [vote for vote in standing if vote.pk not in following.lapsed])
     if enough and not _is_known(run):
         return False  # a process that has the code says where it leads
     questions.address(request)

@@ -22,7 +22,7 @@ from durableflows.errors import InvalidState, NotAllowed, NotFoundError, TooLate
 from durableflows.models import ApprovalRequest, RequestNote, StepRun, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_request, lock_run, lock_step
-from durableflows.rights import Standing
+from durableflows.rights import Standing, gone, while_there
 from durableflows.selectors import may_operate
 from durableflows.services import runs
 from durableflows.services.approvals import check_open
@@ -74,7 +74,8 @@ def reassign(request_id: UUID | str, to: Any, *, by: Any = None, reason: str) ->
         raise InvalidState("reassign needs a person to give it to")
     if reason_against := Standing(to).refusal(request):
         raise NotAllowed(f"it cannot be given to {to}: {reason_against}")
-    assigned = _assign(_word(request, by, why), to)
+    with while_there(by):
+        assigned = _assign(_word(request, by, why), to)
     cross(Boundary.PEOPLE_AFTER_COMMIT)
     return assigned
 
@@ -126,7 +127,8 @@ def ask_requester(request_id: UUID | str, text: str, *, by: Any) -> RequestNote:
         raise NotAllowed(against)
     if request.requester_id is None:
         raise InvalidState("nobody can be asked: it was asked for by the system, or by somebody who is gone")
-    note = _ask(_word(request, by, question))
+    with while_there(by):
+        note = _ask(_word(request, by, question))
     cross(Boundary.PEOPLE_AFTER_COMMIT)
     return note
 
@@ -157,7 +159,8 @@ def reply(request_id: UUID | str, text: str, *, by: Any) -> RequestNote:
     """
     words = _words(text, "a reply")
     request = _of_requester(request_id, by, "reply to what is asked about it")
-    note = _reply(_word(request, by, words))
+    with while_there(by):
+        note = _reply(_word(request, by, words))
     cross(Boundary.PEOPLE_AFTER_COMMIT)
     return note
 
@@ -187,7 +190,8 @@ def withdraw(request_id: UUID | str, *, by: Any, reason: str) -> ApprovalRequest
     """
     why = free_text.kept_reason(reason, "withdraw")
     request = _of_requester(request_id, by, "withdraw it")
-    withdrawn = _withdraw(_word(request, by, why))
+    with while_there(by):
+        withdrawn = _withdraw(_word(request, by, why))
     cross(Boundary.PEOPLE_AFTER_COMMIT)
     return withdrawn
 
@@ -219,6 +223,8 @@ def _words(text: str, what: str) -> str:
 def _of_person(request_id: UUID | str, by: Any) -> ApprovalRequest:
     if by is None or not getattr(by, "is_active", False):
         raise NotAllowed("a person does this: say who, by=...")
+    if reason := gone(by):
+        raise NotAllowed(reason)
     return request_for(request_id, by)
 
 

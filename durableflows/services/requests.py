@@ -21,7 +21,7 @@ from durableflows.core.payload import JSON, same, sha256
 from durableflows.core.states import ApprovalState
 from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
 from durableflows.models import ApprovalRequest, StepRun, WorkflowRun
-from durableflows.runner import question_of
+from durableflows.runner import fit, question_of
 from durableflows.selectors import refusal, requests_for
 from durableflows.transactions import database
 
@@ -56,14 +56,14 @@ def declared(run: WorkflowRun, step: StepRun) -> StepDefinition:
 def facts_on(run: WorkflowRun, request: ApprovalRequest, data: dict[str, JSON]) -> Question:
     """Compute the request's facts on a state of its run. Runs user code: no transaction may be open.
 
-    Raises InvalidState when that code fails: nobody can say then what would be decided.
+    Raises InvalidState when that code fails or gives what may not be stored: nobody can say then what would be decided.
     """
     definition = registry.get(run.workflow, run.version)
     step = definition.step(request.step.name)
     assert step.approval is not None
     context = RunContext(replace(claims.view(run, request.step), data=data), definition, step)
     try:
-        return question_of(step.approval, context)
+        return fit(question_of(step.approval, context), f"what {step.name} asks")
     except DurableflowsError:
         raise
     except Exception as error:

@@ -13,6 +13,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_protect
 from django.views.generic import View
 
 from durableflows.core import log_lines
@@ -31,7 +32,8 @@ SEARCH = "q"
 """The search says at its field what it cannot look for."""
 
 
-@method_decorator(never_cache, name="dispatch")  # nobody reads by the back button after a log-out
+# Nobody reads by the back button after a log-out; a form needs its token whatever the project's middleware is.
+@method_decorator([never_cache, csrf_protect], name="dispatch")
 class Door(View):
     """Lets in who is logged in."""
 

@@ -29,9 +29,10 @@ class FollowLink(View):
         self.token = str(kwargs.pop("token", ""))
         for text in ("path", "path_info"):
             setattr(request, text, getattr(request, text).replace(self.token, HIDDEN))
+        # The raw address may spell the token in another way: it is not looked for there, all of it is replaced.
         for name in ("PATH_INFO", "REQUEST_URI", "RAW_URI"):
             if name in request.META:
-                request.META[name] = str(request.META[name]).replace(self.token, HIDDEN)
+                request.META[name] = request.path
         super().setup(request, *args, **kwargs)
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

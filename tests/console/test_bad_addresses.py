@@ -61,3 +61,16 @@ def test_no_form_fails_for_a_comment(asked: ApprovalRequest, manager: User, brow
 
     kept = list(asked.decisions.values_list("comment", flat=True))
     assert (page.status_code, kept) in [(302, [text]), (302, ["a���b"]), (400, [])]
+
+
+def test_no_export_fails_whatever_is_asked_of_it(asked: ApprovalRequest, admin_user: User, browse: Browse):
+    """R30: and none hands out more than was asked for, where a filter is none."""
+    client = browse(admin_user)
+    queries = ["q=%00", "standing=%FF", "created_at__gte=never", "requester__password__startswith=p", "nonsense=1"]
+
+    pages = [f"{LIST}export/looks.csv?{query}" for query in queries]
+    pages += [f"/durableflows/inbox/export/requests.csv?{query}" for query in queries]
+    found = {page: client.get(page).status_code for page in pages}
+
+    assert {page: status for page, status in found.items() if status not in ANSWERS} == {}
+    assert found[f"{LIST}export/looks.csv?nonsense=1"] == found[f"{LIST}export/looks.csv?created_at__gte=never"] == 400

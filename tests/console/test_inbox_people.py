@@ -5,8 +5,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import Client, override_settings
 
 from durableflows import api, links
 from durableflows.models import ApprovalDecision, ApprovalRequest, Delegation, RequestNote
@@ -178,6 +179,8 @@ def test_who_answers_for_another_is_named_with_both(desk: Office, browse: Browse
         ({"taker": "bo"}, "Nobody lends a right to oneself"),
         ({"until": "2001-01-01"}, "would be over before it begins"),
         ({"until": "soon"}, "Enter a valid date"),
+        ({"until": "9999-12-31"}, "366 days at most"),
+        ({"starts": "0001-01-01"}, "366 days at most"),
         ({"reason": ""}, "Say why."),
         ({"reason": "a\x00b"}, "Null characters"),
     ],
@@ -227,3 +230,19 @@ def test_a_mail_that_is_older_than_the_facts_says_what_has_changed(desk: Office,
     assert "<del><bdi>5</bdi></del>" in page
     assert "<ins><bdi>7</bdi></ins>" in page
     assert "since the mail" not in text(browse(desk.cy).get(f"{inbox_address(request)}?link={link.pk}"))
+
+
+@pytest.mark.parametrize("page", ["decision", "ask", "assign", "reply", "withdraw"])
+def test_a_form_needs_its_token_also_where_the_project_asks_for_none(desk: Office, page: str):
+    """R24: the engine's pages do not rely on what stands in MIDDLEWARE."""
+    asked = desk.asked()
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(desk.ada if page in ("reply", "withdraw") else desk.bo)
+    given = {"verdict": "approve", "facts_digest": asked.facts_digest, "text": "so", "to": "cy", "reason": "so"}
+
+    with override_settings(MIDDLEWARE=[one for one in settings.MIDDLEWARE if "csrf" not in one.lower()]):
+        response = client.post(inbox_address(asked, page), given)
+
+    asked.refresh_from_db()
+    assert response.status_code == 403
+    assert (asked.state, asked.assignee, asked.decisions.count(), asked.notes.count()) == ("OPEN", None, 0, 0)

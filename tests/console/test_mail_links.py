@@ -10,10 +10,11 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.core import mail
 from django.db import connection
-from django.test import Client, override_settings
+from django.test import Client, RequestFactory, override_settings
 
 from durableflows import clock, links
 from durableflows.models import ApprovalDecision, ApprovalLink, ApprovalRequest, RunEvent
+from durableflows.views.link import FollowLink
 from tests.support.offices import SETTINGS, Office, answer, office
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -237,3 +238,15 @@ def test_after_the_decision_it_still_opens_the_page_which_says_so(desk: Office):
 
     assert page.status_code == 200
     assert b"approved by cy" in page.content.lower() or b"cy" in page.content
+
+
+@pytest.mark.parametrize("spelled", ["a-b_c-0123456789", "a%2Db%5Fc%2D0123456789"], ids=["as it is", "escaped"])
+def test_no_error_report_has_the_token_however_it_was_spelled(rf: RequestFactory, spelled: str):
+    """P14: servers hand on the raw address beside the one that they have read."""
+    request = rf.get(f"/durableflows/inbox/link/{spelled}/")
+    request.META |= {"RAW_URI": f"/durableflows/inbox/link/{spelled}/?x", "REQUEST_URI": f"http://testserver/{spelled}"}
+
+    FollowLink.as_view()(request, token="a-b_c-0123456789")
+
+    assert not [name for name, value in request.META.items() if "0123456789" in str(value)]
+    assert "0123456789" not in request.build_absolute_uri()

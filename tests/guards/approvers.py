@@ -1,6 +1,6 @@
 """Guards of who is asked: by which right, for which amount, how many, who after them; and of what they may change."""
 
-from tests.guards.finders import AFTER, AT_ONCE, EDITS, EDITS_CORE, LENT_RIGHTS, NOBODY, WHO
+from tests.guards.finders import AFTER, AT_ONCE, EDITS, EDITS_CORE, LENT_RIGHTS, NOBODY, ROUND, WHO
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -24,8 +24,8 @@ GUARDS = (
         "who has changed it by hand does not approve it",
         "P9",
         "rights.py",
-        'if request.pk in self.edited else ""',
-        'if request.pk is None else ""',
+        'EDITED if request.pk in self.edited else ""',
+        'EDITED if request.pk is None else ""',
         WHO + "test_who_has_changed_by_hand_what_is_asked_does_not_approve_it",
     ),
     Guard(
@@ -232,7 +232,7 @@ GUARDS = (
         "what the giver has asked for or changed is not lent",
         "P9",
         "rights.py",
-        "            if giver.made(request):\n                continue\n",
+        "            if giver.may_not(request):\n                continue\n",
         "",
         LENT_RIGHTS + "test_a_delegate_may_decide_by_an_own_right_where_that_is_declared",
     ),
@@ -247,9 +247,9 @@ GUARDS = (
     Guard(
         "a right is used once",
         "P9",
-        "services/approvals.py",
-        "        if right.giver is None or right.giver.pk not in used:\n",
-        "        if right.name:\n",
+        "votes.py",
+        "if right.giver is None or right.giver.pk not in used), None)",
+        "if right.name), None)",
         LENT_RIGHTS + "test_giver_and_taker_are_one_vote",
     ),
     Guard(
@@ -307,5 +307,53 @@ GUARDS = (
         "            out = {requester} | (lent.get(requester, frozenset()) if is_delegate_out else frozenset())\n",
         "            out = {requester} if is_delegate_out else {requester}\n",
         LENT_RIGHTS + "test_who_acts_for_who_asked_could_not_answer_either",
+    ),
+    Guard(
+        "who knows new facts before the request is looked at anew",
+        "P9",
+        "services/approvals.py",
+        "    if request.facts_digest != shown:",
+        "    if request.pk is None:",
+        ROUND + "test_whoever_knows_the_facts_before_the_request_does_not_decide_for_others",
+    ),
+    Guard(
+        "an answer is a repeat only while the first one counts",
+        "P9",
+        "services/approvals.py",
+        " or mine.pk in seen.lapsed:\n",
+        ":\n",
+        ROUND + "test_who_has_got_an_own_right_meanwhile_answers_again",
+    ),
+    Guard(
+        "a vote by a lent right lapses with what its giver may decide",
+        "P9",
+        "votes.py",
+        "    return giver.is_active and not giver.may_not(request) and bool(",
+        "    return giver.is_active and bool(",
+        ROUND + "test_a_vote_for_somebody_who_changes_it_by_hand_afterwards_counts_no_more",
+    ),
+    Guard(
+        "a rule that was relaxed is marked",
+        "P13",
+        "services/approvals.py",
+        '        data |= {"although": seen.although}\n',
+        "        pass\n",
+        ROUND + "test_a_rule_that_an_approval_relaxes_is_marked_in_the_history",
+    ),
+    Guard(
+        "facts that change are as fit to be stored as those that were asked",
+        "P14",
+        "services/requests.py",
+        'fit(question_of(step.approval, context), f"what {step.name} asks")',
+        "question_of(step.approval, context)",
+        ROUND + "test_facts_that_may_not_be_stored_are_refused_also_when_they_change",
+    ),
+    Guard(
+        "what an approver changes has no secret in it",
+        "P14",
+        "services/approvals.py",
+        '        integrity.refuse_secrets(changed, "edits")\n',
+        "",
+        EDITS + "test_edits_that_may_not_be_stored_decide_nothing",
     ),
 )

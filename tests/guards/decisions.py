@@ -16,8 +16,8 @@ GUARDS = (
         "who asked does not answer",
         "P9",
         "rights.py",
-        "if request.requester_id is not None and request.requester_id == self.person.pk:\n            return",
-        "if request.pk is None:\n            return",
+        "            return bool(request.requester_id == self.person.pk)\n",
+        "            return False\n",
         INPUT + "test_a_superuser_does_not_answer_the_own_request",
     ),
     Guard(

@@ -233,8 +233,8 @@ GUARDS = (
         "somebody else's right is lent by who has the right to say so",
         "P9",
         "services/delegating.py",
-        '    if not getattr(by, "is_active", False) or not by.has_perm(ADD):\n',
-        '    if not getattr(by, "is_active", False):\n',
+        " or not by.has_perm(ADD) or not _is_over(",
+        " or not _is_over(",
         LENT + "test_somebody_else_s_right_needs_a_right_and_goes_to_a_third",
     ),
     Guard(
@@ -252,5 +252,13 @@ GUARDS = (
         "    if row is None or not _may_end(row, by):\n",
         "    if row is None:\n",
         LENT + "test_giver_and_taker_end_it_and_strangers_do_not_know_of_it",
+    ),
+    Guard(
+        "a right about others' delegations holds in the own tenants",
+        "P9",
+        "services/delegating.py",
+        "    return own is None or (theirs is not None and theirs <= own)\n",
+        "    return own is None or theirs != own or bool(theirs)\n",
+        LENT + "test_a_right_about_others_delegations_holds_in_the_own_tenants",
     ),
 )

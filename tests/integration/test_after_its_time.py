@@ -9,6 +9,7 @@ from durableflows import (
     Approvers,
     Escalate,
     Fallback,
+    Money,
     NotFoundError,
     TooLate,
     Until,
@@ -22,6 +23,7 @@ from tests.support.asking import (
     DIRECT,
     PAID,
     USD_500,
+    Lower,
     answer,
     asked,
     grant,
@@ -80,6 +82,23 @@ def test_votes_that_are_kept_may_be_enough(world: World):
     request.refresh_from_db()
     assert (request.state, PAID) == (ApprovalState.APPROVED, [USD_500])
     assert request.closed_reason == "approve by both"
+
+
+def test_votes_for_different_amounts_leave_it_to_the_next_people(world: World):
+    """P9: nobody answers at that moment, so nobody has chosen between them."""
+    grant(permission=APPROVE, quorum=2, edits=Lower, on_expiry=Escalate(DIRECT, quorum=1))
+    less, more = person("less", APPROVE, DIRECT), person("more", APPROVE, DIRECT)
+    request = asked(world)
+    answer(request, less, edits={"amount": Money(40_000, "USD")})
+    answer(request, more)
+    world.clock.move_to(request.expires_at)
+    world.run_until_idle()
+
+    request.refresh_from_db()
+    assert (request.state, request.ladder_position, PAID) == (ApprovalState.OPEN, 1, [])
+    answer(request, person("dora", DIRECT), edits={"amount": Money(40_000, "USD")})
+    world.run_until_idle()
+    assert [Money(40_000, "USD")] == PAID
 
 
 @pytest.mark.parametrize("on_expiry", [Fallback("later"), Escalate(DIRECT, then=Fallback("later"))])

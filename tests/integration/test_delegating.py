@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import override_settings
 from django.utils import timezone
 
 from durableflows import InvalidState, NotAllowed, NotFoundError, api
@@ -14,7 +15,7 @@ from durableflows.core.states import ApprovalState
 from durableflows.delegations import givers_of, takers_of
 from durableflows.models import ApprovalDecision, Delegation
 from durableflows.selectors import waiting_for
-from tests.support.offices import ANSWER, Office, answer, office, person
+from tests.support.offices import ANSWER, SETTINGS, Office, answer, office, person
 from tests.support.told_people import told
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -204,3 +205,17 @@ def test_who_is_lent_a_right_finds_the_request_among_those_that_wait(desk: Offic
 def again(person: User) -> User:
     """The account as another request reads it."""
     return User.objects.get(pk=person.pk)
+
+
+@override_settings(DURABLEFLOWS=SETTINGS | {"TENANTS_OF": "tests.support.tenants.of"})
+def test_a_right_about_others_delegations_holds_in_the_own_tenants(desk: Office):
+    gil, tom = person("acme-gil"), person("acme-tom")
+    stranger, boss = (person(name, "add_delegation", "change_delegation") for name in ("other-boss", "acme-boss"))
+
+    with pytest.raises(NotAllowed, match="add_delegation"):
+        lend(desk, by=stranger, giver=gil, taker=tom)
+    made = lend(desk, by=boss, giver=gil, taker=tom)
+    with pytest.raises(NotFoundError):
+        api.end_delegation(made.pk, by=stranger, reason="so")
+
+    assert api.end_delegation(made.pk, by=boss, reason="back early").ended_by_name == "acme-boss"

@@ -273,3 +273,21 @@ def test_nobody_is_asked_with_a_form_that_has_no_bounds(world: World):
     assert state_of(run) is RunState.PARKED
     assert "no binding fact 'fee' is" in WorkflowRun.objects.get(pk=run.pk).parked_detail
     assert not ApprovalRequest.objects.exists()
+
+
+class Noted(Lower):
+    """What an approver may change, with words."""
+
+    note: str = ""
+
+
+@pytest.mark.parametrize("note", ["sk_" + "live_" + "0123456789abcdef", "x" * 300_000], ids=["a key", "too long"])
+def test_edits_that_may_not_be_stored_decide_nothing(world: World, note: str):
+    """P14, R31, R38."""
+    grant(permission=APPROVE, edits=Noted)
+    request = asked(world)
+
+    with pytest.raises(InvalidState, match=r"looks like a key|bytes, the limit is"):
+        answer(request, person("mia", APPROVE), edits={"note": note})
+
+    assert not request.decisions.exists()

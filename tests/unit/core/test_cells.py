@@ -76,3 +76,17 @@ def test_lines_are_made_one_by_one() -> None:
 
     assert next(made) == '"head"\r\n'
     assert next(made) == '"first"\r\n'
+
+
+@pytest.mark.parametrize("text", ["\u202e" * 4_100 + FORMULA, "=," * 15_000, "x" * 29_999 + "\u202e" * 2])
+def test_no_cell_is_longer_than_spreadsheets_take_whatever_its_marks_make_of_it(text: str) -> None:
+    """What they cut off themselves begins a row of its own, and might be a formula there."""
+    shown = cell(text)
+
+    assert len(shown) < LONGEST + 40
+    assert f"(cut: {len(text)} letters)" in shown
+
+
+def test_a_text_shows_no_secret_either() -> None:
+    """P14: a title is made of facts."""
+    assert cell("Pay by https://ada:hunter22@bank.example") == "Pay by https://[redacted]@bank.example"

@@ -49,6 +49,14 @@ class Lower(BaseModel):
     amount: Money
 
 
+class Exact(BaseModel):
+    """Numbers that must be there."""
+
+    amount: Money
+    units: int
+    share: Decimal
+
+
 def test_a_form_begins_with_what_was_asked() -> None:
     form = {field.name: field for field in edits.form(Changes, BINDING)}
 
@@ -123,6 +131,33 @@ def test_money_that_nothing_bounds_is_no_edit() -> None:
     for binding in ({}, {"amount": 100}, {"amount": None}):
         with pytest.raises(InvalidState, match="no binding fact 'amount' is"):
             edits.form(Lower, cast("Any", binding))
+
+
+@pytest.mark.parametrize("value", [Decimal("-0"), Decimal("-0.1"), "-0.00"])
+def test_a_number_of_less_than_nothing_is_out_of_bounds_however_it_is_written(value: object) -> None:
+    with pytest.raises(InvalidState, match="less than nothing"):
+        edits.read(Changes, {"share": value}, {**BINDING, "share": "2"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(("units", text) for text in ("\u0661", "1_0", "1e0", "0x1", "1 0", "--1", "1.0", "\u00b2", "1" * 41)),
+        *(
+            ("share", text)
+            for text in ("\u0661", "1_0.5", "1e0", "1E-9", "0x1", "inf", "sNaN", ".", "", "1.2.3", "0." + "0" * 41)
+        ),
+        *(("amount", text) for text in ("\u0661", "1_0", "1e1", "-0", "+5", "NaN", "9" * 30)),
+    ],
+)
+def test_a_number_is_typed_in_digits(name: str, text: str) -> None:
+    """R18: nobody sees another number than the one that is read."""
+    form = edits.form(Exact, {**BINDING, "share": "2"})
+
+    with pytest.raises(InvalidState) as caught:
+        edits.parse(form, {name: text})
+
+    assert [problem for problem, _ in caught.value.problems] == [name]
 
 
 def test_what_is_typed_is_read_exactly() -> None:
