@@ -6,7 +6,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('durableflows', '0021_dashboard'),
+        ('durableflows', '0022_last_run_of_each_job'),
     ]
 
     operations = [
