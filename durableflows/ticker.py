@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connections
 
-from durableflows import broker, clock, dispatch, watching
+from durableflows import broker, clock, dispatch, draining, watching
 from durableflows.conf import settings
 from durableflows.core import log_lines, registry
 from durableflows.core.keys import new_token
@@ -148,7 +148,7 @@ def run(place: Place, reader: int | None) -> None:
             dead = sweeps.dead_processes(place.boot_id, is_alive)
             reports.wait(0.0)  # what is written before a process is ended is here, if the process is among the dead
             reports.free()
-            if reports.is_draining:
+            if reports.is_draining or draining.is_on():
                 _note_draining(place)
             # The report of a dead child takes the pool ten seconds where the broker has no event loop (a folder).
             sweeps.free_dead_processes(dead, place.boot_id, is_alive)

@@ -18,7 +18,7 @@ class Worker(models.Model):
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
     swept_at = models.DateTimeField(null=True, blank=True)
-    # Told to end: it takes no new step, and ends those that it holds.
+    # Told to end, or to take no new step: it ends those that it holds.
     draining_at = models.DateTimeField(null=True, blank=True)
     # When its ticker last did each periodic job: name -> {"at", "error"}. Written and read by `housekeeping`. None: a
     # worker of the release before, which starts beside newer ones.

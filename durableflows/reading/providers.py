@@ -134,7 +134,7 @@ def waits(count: AtIt, now: datetime) -> str:
     if not count.steps:
         return ""
     steps, runs = f"{count.steps:,} step{_s(count.steps)}", f"{count.runs:,} run{_s(count.runs)}"
-    return f"{steps} of {runs}" + (f", for up to {span(count.since, now)}" if count.since else "")
+    return f"{steps} of {runs}" + (f", the longest for {span(count.since, now)}" if count.since else "")
 
 
 def _s(count: int) -> str:

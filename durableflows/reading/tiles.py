@@ -64,11 +64,11 @@ SPECS: Mapping[str, _Spec] = {
     "failing": _Spec("Failing now", "", "the oldest was started {} ago", tone="look"),
     "doubt": _Spec("In doubt", "effect", "the oldest for {}", tone="look"),
     "asked": _Spec("Somebody is asked", "request", "the oldest for {}"),
-    "retried": _Spec("Tried again later", "step", "tried for up to {}"),
-    "held": _Spec("Held at a provider", "step", "for up to {}"),
-    "unsent": _Spec("Not sent yet", "step", "due for up to {}", limit="HEALTH_LATE_SECONDS"),
-    "queued": _Spec("In a queue", "step", "for up to {}", limit="HEALTH_QUEUE_SECONDS"),
-    "leases": _Spec("Leases run out", "step", "for up to {}", tone="bad"),
+    "retried": _Spec("Tried again later", "step", "the longest tried for {}"),
+    "held": _Spec("Held at a provider", "step", "the longest for {}"),
+    "unsent": _Spec("Not sent yet", "step", "the longest due for {}", limit="HEALTH_LATE_SECONDS"),
+    "queued": _Spec("In a queue", "step", "the longest for {}", limit="HEALTH_QUEUE_SECONDS"),
+    "leases": _Spec("Leases run out", "step", "the longest for {}", tone="bad"),
 }
 """The views that are counted, in the order of the page."""
 

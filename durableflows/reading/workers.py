@@ -1,4 +1,4 @@
-"""Workers as the console shows them: who lives, who ends, who is silent, and what each of them holds. Reads only.
+"""Workers as the console shows them: who lives, who drains, who is silent, and what each of them holds. Reads only.
 
 A worker serves all tenants; of the steps that it holds those are shown whose run the person may see.
 """
@@ -88,7 +88,7 @@ def _by_worker(attempts: Sequence[StepAttempt], now: datetime) -> dict[UUID | No
 
 def _member(row: Worker, held: list[Held], now: datetime) -> Member:
     is_silent = now - row.heartbeat_at > _stale()
-    word, tone = ("silent", "bad") if is_silent else ("ends", "look") if row.draining_at else ("lives", "good")
+    word, tone = ("silent", "bad") if is_silent else ("drains", "look") if row.draining_at else ("lives", "good")
     leads = row.swept_at is not None and now - row.swept_at <= _stale()
     return Member(row, word, tone, ago(row.heartbeat_at, now), leads, _knows(row.knows), held)
 

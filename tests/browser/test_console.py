@@ -6,7 +6,16 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.test_by_keyboard import tab_to
 from tests.support.browser import Person, Visit
-from tests.support.browser_refunds import WAIT_SECONDS, Desk, ask
+from tests.support.browser_refunds import (
+    AMOUNT,
+    WAIT_SECONDS,
+    Desk,
+    ask,
+    decide,
+    open_question,
+    reload_until,
+    until_shown,
+)
 from tests.support.browser_shop import PASSWORD
 from tests.support.workers import wait_for
 
@@ -125,3 +134,30 @@ def test_who_has_no_right_sees_no_verbs(desk: Desk, visit: Visit) -> None:
     expect(page.get_by_role("heading", name="Where it stands")).to_be_visible()
     expect(page.get_by_role("link", name="Pause it")).to_have_count(0)
     expect(page.locator("#df-list [type=checkbox]")).to_have_count(0)
+
+
+def test_a_refund_waits_for_a_provider_that_is_paused_by_hand_and_is_paid_once_it_is_resumed(
+    desk: Desk, visit: Visit
+) -> None:
+    order = desk.take_order()
+    agent, manager = visit(desk.url, "agent"), visit(desk.url, "manager")
+    page = visit(desk.url, "admin", java_script_enabled=False, width=360).go("/durableflows/console/providers/")
+    page.get_by_role("link", name="payments").click()
+    pause(page, "they have announced maintenance")
+    expect(page.get_by_role("status").first).to_contain_text("nothing more is sent to it")
+
+    ask(agent, order)
+    decide(open_question(manager, order), "Approve")
+    waits = page.get_by_role("link", name=re.compile(r"^\d+ steps? of \d+ run"))
+    until_shown(page, waits, what="a step that waits for the provider")
+    waits.click()
+    expect(page.locator("#df-list tbody a").first).to_be_visible()
+    page.go_back()
+    assert desk.paid_back(order) == []
+    page.get_by_role("link", name="Let requests leave again").click()
+    page.get_by_label("Reason").fill("they are back")
+    page.get_by_role("button", name="Let requests leave again").click()
+
+    expect(page.get_by_role("status").first).to_contain_text("Requests leave for it again")
+    reload_until(agent.page, "refunded")
+    assert desk.paid_back(order) == [AMOUNT]

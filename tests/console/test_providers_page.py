@@ -70,7 +70,7 @@ def test_each_provider_is_said_to_be_in_use_left_alone_tried_or_paused_with_what
     for said in (
         "bank State in use",
         "Requests leave for it.",
-        "1 step of 1 run, for up to 5",
+        "1 step of 1 run, the longest for 5",
         "In doubt 1 effect",
         "10 a second; 4 at a time; left alone for 30 s after 5 failures in a row",
         "Why after 5 failures in a row",

@@ -1,4 +1,4 @@
-"""Workers in the console: who lives, who ends, who is silent, what each holds, and whether anything due is done."""
+"""Workers in the console: who lives, who drains, who is silent, what each holds, and whether anything due is done."""
 
 from datetime import timedelta
 from typing import Any
@@ -52,7 +52,7 @@ def test_each_worker_says_how_it_is_and_what_it_holds(client: Client):
     for said in (
         "2 workers live, and what is due was looked for 0 s ago.",
         "alive lives",
-        "leaves ends It was told to end",
+        "leaves drains It was told to end",
         "No sign of life for more than 30 s.",
         "machine 7",
         "Bonus first prepare",
@@ -62,7 +62,7 @@ def test_each_worker_says_how_it_is_and_what_it_holds(client: Client):
     ):
         assert said in words
     held = {one.word: [step.attempt.step.run.business_key for step in one.held] for one in response.context["members"]}
-    assert held == {"lives": ["first"], "ends": [], "silent": ["late"]}
+    assert held == {"lives": ["first"], "drains": [], "silent": ["late"]}
     assert [one.is_late for one in response.context["members"][-1].held] == [True]
     assert [one.attempt.step.run.business_key for one in response.context["strays"]] == ["stray"]
     assert "gone" not in words

@@ -10,7 +10,7 @@ import pytest
 
 from durableflows import api
 from durableflows.core.states import RunState
-from durableflows.models import StepAttempt, StepRun, WorkflowRun
+from durableflows.models import StepAttempt, StepRun, Worker, WorkflowRun
 from tests.support.workers import ROOT, Fleet, fleet, wait_for
 from tests.worker_app.workflows import Held
 
@@ -66,6 +66,9 @@ def test_a_worker_says_what_it_holds_and_drained_it_ends_that_and_takes_nothing_
     assert held["steps"][0]["since"] == StepAttempt.objects.get(step=step).started_at.isoformat()
     assert held["draining"] is False
     assert drained["ok"]["draining"] is True
+    assert [str(pk) for pk in Worker.objects.filter(draining_at__isnull=False).values_list("pk", flat=True)] == [
+        held["worker"]
+    ]
     assert drained["ok"]["under_way"] == 1
     assert step.attempts == 1
     first_worker = StepAttempt.objects.get(step=step).worker
