@@ -6,6 +6,7 @@ from django.urls.converters import StringConverter
 from durableflows.views.asked import AskedFor
 from durableflows.views.badge import Badge
 from durableflows.views.bulk import BulkAction
+from durableflows.views.bulk_all import BulkAll
 from durableflows.views.console import Dashboard, ProviderPage, Providers, StopProvider, Workers
 from durableflows.views.decision import Decided, Decision
 from durableflows.views.delegations import Delegations, EndDelegation
@@ -55,6 +56,7 @@ urlpatterns = [
     path("console/do/<slug:verb>/<durableflows_text:provider>/", StopProvider.as_view(), name="stop-provider"),
     path("runs/", RunList.as_view(), name="runs"),
     path("runs/bulk/", BulkAction.as_view(), name="bulk"),
+    path("runs/bulk/all/", BulkAll.as_view(), name="bulk-all"),
     path("runs/<uuid:run_id>/", RunPage.as_view(), name="run"),
     path("runs/<uuid:run_id>/ledger/", RunLedger.as_view(), name="run-ledger"),
     path("runs/<uuid:run_id>/people/", RunPeople.as_view(), name="run-people"),

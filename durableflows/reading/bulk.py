@@ -3,8 +3,8 @@
 Each run is a transaction of its own: what one of them refuses keeps none of the others from being done.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -37,6 +37,39 @@ class Row:
     tone: str = ""
 
 
+def looked_at(request: HttpRequest, verb: Verb, ids: Sequence[UUID]) -> Iterator[Row]:
+    """Each run of these that the person may see, in this order, with what the verb would do to it."""
+    found = {run.pk: run for run in seen(request).filter(pk__in=ids)}
+    for run_id in ids:
+        if run_id in found:
+            looked = _look(found[run_id], verb.name, request.user)
+            yield Row(found[run_id], looked, sha256(looked.text))
+
+
+def _look(run: WorkflowRun, verb: str, person: Any) -> Looked:
+    if not may(verb, run, person):
+        return Looked("You may not do this with it: durableflows.operate_run is needed, in its tenant.", (), "")
+    return look(verb, run, person, {})
+
+
+def carried_out(request: HttpRequest, verb: Verb, row: Row, shown: str, reason: str) -> Row:
+    """Do it to one run, where its preview is still the one that was shown, and say what became of it."""
+    tone, result = _do(request, verb, row, shown, reason)
+    return replace(row, result=result, tone=tone)
+
+
+def _do(request: HttpRequest, verb: Verb, row: Row, shown: str, reason: str) -> tuple[str, str]:
+    if row.looked.refused:
+        return REFUSED, row.looked.refused
+    if shown != row.digest:
+        return CHANGED, "Not done: it has changed since you looked. Look at it again."
+    try:
+        do(verb.name, row.run, request.user, reason, {})
+    except DurableflowsError as error:
+        return REFUSED, full_stop(str(error))
+    return DONE, verb.did
+
+
 class Bulk:
     """A verb on the runs that were chosen; those that the person may not see are not there."""
 
@@ -53,35 +86,14 @@ class Bulk:
     def rows(self) -> Iterator[Row]:
         """Each run with its preview, in the order in which they were chosen."""
         assert self.verb is not None
-        found = {run.pk: run for run in seen(self.request).filter(pk__in=self.ids)}
-        for run_id in self.ids:
-            if run_id in found:
-                yield self._row(found[run_id], self.verb.name)
-
-    def _row(self, run: WorkflowRun, verb: str) -> Row:
-        if not may(verb, run, self.request.user):
-            looked = Looked("You may not do this with it: durableflows.operate_run is needed, in its tenant.", (), "")
-        else:
-            looked = look(verb, run, self.request.user, {})
-        return Row(run, looked, sha256(looked.text))
+        return looked_at(self.request, self.verb, self.ids)
 
     def done(self) -> Iterator[Row]:
         """Do it to one after the other, where the preview is still the one that was shown."""
         assert self.verb is not None
+        reason = self.reason.cleaned_data["reason"]
         for row in self.rows():
-            tone, result = self._do(row, self.verb)
-            yield Row(row.run, row.looked, row.digest, result, tone)
-
-    def _do(self, row: Row, verb: Verb) -> tuple[str, str]:
-        if row.looked.refused:
-            return REFUSED, row.looked.refused
-        if self.request.POST.get(f"shown-{row.run.pk}") != row.digest:
-            return CHANGED, "Not done: it has changed since you looked. Look at it again."
-        try:
-            do(verb.name, row.run, self.request.user, self.reason.cleaned_data["reason"], {})
-        except DurableflowsError as error:
-            return REFUSED, full_stop(str(error))
-        return DONE, verb.did
+            yield carried_out(self.request, self.verb, row, self.request.POST.get(f"shown-{row.run.pk}", ""), reason)
 
     def context(self, rows: list[Row]) -> Context:
         """All that the page shows."""

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib.contenttypes.models import ContentType
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.utils.timesince import timesince
 
 from durableflows.core import registry
@@ -152,16 +152,16 @@ def may_act(request: HttpRequest) -> bool:
     return bool(once(request, "operates", lambda: request.user.has_perm(OPERATE)))
 
 
-def chosen(request: HttpRequest) -> Chosen:
-    """Read what the list is asked for."""
-    form = RunListForm(request.GET)
+def chosen(given: QueryDict) -> Chosen:
+    """Read what the list is asked for, by its address."""
+    form = RunListForm(given)
     form.is_valid()
-    given: dict[str, str] = {name: form.cleaned_data.get(name, "") for name in form.fields}
-    show = given["show"] if given["show"] in MEANS else "all"
-    sort = given["sort"] if given["sort"] in ORDERS else ""
+    asked: dict[str, str] = {name: form.cleaned_data.get(name, "") for name in form.fields}
+    show = asked["show"] if asked["show"] in MEANS else "all"
+    sort = asked["sort"] if asked["sort"] in ORDERS else ""
     problems = [str(problem) for name in form.errors for problem in form.errors[name]]
-    fields = {name: given[name] for name in FIELDS}
-    return Chosen(show, given["q"], sort, fields, given["after"], given["before"], " ".join(problems))
+    fields = {name: asked[name] for name in FIELDS}
+    return Chosen(show, asked["q"], sort, fields, asked["after"], asked["before"], " ".join(problems))
 
 
 def tabs(choice: Chosen) -> Iterator[tuple[str, str, bool]]:
@@ -191,11 +191,15 @@ def page(request: HttpRequest, choice: Chosen) -> Window[WorkflowRun]:
     """Read the rows of one page: without what runs remember, which no cell shows (R31)."""
     if choice.problem:
         return Window([], "", "")
+    light = narrowed(request, choice).defer("data", "manifest", "budget", "labels", "result", "trace_context")
+    return window(light, ORDERS[choice.sort], after=choice.after, before=choice.before)
+
+
+def narrowed(request: HttpRequest, choice: Chosen) -> narrow.Runs:
+    """All runs of the list, whatever its page."""
     now = now_of(request)
     runs = narrow.with_fields(choice.fields, narrow.under(choice.show, seen(request), now), now, show=choice.show)
-    runs = narrow.found(choice.search, runs) if choice.search else runs
-    light = runs.defer("data", "manifest", "budget", "labels", "result", "trace_context")
-    return window(light, ORDERS[choice.sort], after=choice.after, before=choice.before)
+    return narrow.found(choice.search, runs) if choice.search else runs
 
 
 def listed(runs: list[WorkflowRun], request: HttpRequest) -> list[Row]:

@@ -10,7 +10,7 @@ class RunList(RunDoor):
     """Runs under a saved view, narrowed by fields, a page at a time."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        choice = runs.chosen(request)
+        choice = runs.chosen(request.GET)
         window = runs.page(request, choice)
         context = {
             "choice": choice,

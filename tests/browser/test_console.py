@@ -101,7 +101,7 @@ def test_several_runs_are_paused_at_once_and_each_has_its_result(desk: Desk, vis
     boxes = page.locator("#df-list [type=checkbox]")
     boxes.nth(0).check()
     boxes.nth(1).check()
-    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Pause…", exact=True).click()
     page.get_by_label("Reason").fill("look at both")
     page.get_by_role("button", name="Pause it: 2 runs").click()
 

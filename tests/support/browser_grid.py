@@ -176,10 +176,15 @@ def _pause_without_a_reason(page: Page, _made: Made) -> None:
     page.get_by_role("button", name="Pause it").click()
 
 
+def _look_at_all(page: Page, _made: Made) -> None:
+    page.get_by_role("button", name="Look at the next").click()
+    page.get_by_role("heading", name="What it would do to").wait_for()
+
+
 def _choose_all(page: Page, _made: Made) -> None:
     for box in page.locator("#df-list [type=checkbox]").all():
         box.check()
-    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Pause…", exact=True).click()
 
 
 def _open_doubt(page: Page, _made: Made) -> None:
@@ -303,6 +308,13 @@ SIGHTS = (
         act=_cancel_without_a_reason,
     ),
     Sight("console-extend", _console("waiting", "do/extend/"), "admin", "What it would do now", act=_give_a_day),
+    Sight(
+        "console-bulk-all",
+        _at(f"{RUNS}/bulk/all/?verb=pause&back=%3Fshow%3Dpeople"),
+        "admin",
+        "What it would do to",
+        act=_look_at_all,
+    ),
     Sight("console-bulk", _at(f"{RUNS}/?show=people"), "admin", "Pause it", act=_choose_all),
     Sight("console-verdict", _at(f"{RUNS}/?show=doubt"), "admin", "Your verdict", act=_open_doubt),
     Sight("console-run-hostile", _console("hostile"), "admin", "Steps in time"),

@@ -12,6 +12,13 @@
     window.addEventListener("pageshow", () => delete form.dataset.dfSent);
   }
 
+  /* What goes on in portions goes on by itself, until a person presses a button or leaves. */
+  for (const form of document.querySelectorAll("form[data-df-goes-on]")) {
+    const timer = setTimeout(() => form.requestSubmit(form.querySelector("button[name='next']")), 600);
+    form.addEventListener("submit", () => clearTimeout(timer));
+    window.addEventListener("pagehide", () => clearTimeout(timer));
+  }
+
   /* One box ticks all of a list's; it is shown only where it works. */
   const offerAll = () => {
     for (const all of document.querySelectorAll("[data-df-all]")) {
