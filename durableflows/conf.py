@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.encoding import force_bytes
 
-from durableflows.core import rates
+from durableflows.core import rates, run_links
 from durableflows.core.rates import Limits
 from durableflows.core.wording import did_you_mean
 
@@ -90,6 +90,9 @@ class Settings:
     BASE_URL: str = ""
     """Where people reach this project, such as "https://desk.example.com": links in notices begin with it. Empty:
     notices have none."""
+    RUN_LINKS: Mapping[str, str] = field(default_factory=dict)
+    """Words -> address, shown on a run's page to who may see its values: `{run}`, `{workflow}` and `{trace}` stand for
+    its own, such as "https://jaeger.example.com/trace/{trace}". One with `{trace}` is left out where there is none."""
     STATE_KEYS: Mapping[str, str] = field(default_factory=dict)
     """Key id -> secret for the seals on state; the first one seals, all of them verify. Empty: from SECRET_KEY, and
     SECRET_KEY_FALLBACKS verify."""
@@ -132,7 +135,17 @@ def problems(given: Mapping[str, Any]) -> list[str]:
         for name in names
         if not _fits(given[name], hints[name])
     ]
-    return found or [*_key_problems(given.get("STATE_KEYS", {})), *_provider_problems(given.get("PROVIDERS", {}))]
+    return found or [
+        *_key_problems(given.get("STATE_KEYS", {})),
+        *_provider_problems(given.get("PROVIDERS", {})),
+        *_link_problems(given.get("RUN_LINKS", {})),
+    ]
+
+
+def _link_problems(links: Mapping[str, str]) -> list[str]:
+    return [
+        f"'RUN_LINKS': {words!r}: {text}" for words, address in links.items() for text in run_links.problems(address)
+    ]
 
 
 def _provider_problems(providers: Mapping[str, Any]) -> list[str]:

@@ -125,6 +125,7 @@ def _unit(name: str) -> str:
         "SECRETS": "dotted path",
         "_OF": "dotted path",
         "_KEYS": "dict of texts",
+        "_LINKS": "dict of texts",
         "PROVIDERS": "dict of dicts",
         "_TOKEN": "text",
         "CLASSIFIERS": "list of dotted paths",

@@ -12,7 +12,9 @@ from uuid import UUID
 from django.http import HttpRequest
 from django.urls import reverse
 
+from durableflows.conf import settings
 from durableflows.core.payload import JSON, redact
+from durableflows.core.run_links import links
 from durableflows.doctor.chains import wrong_in_chains
 from durableflows.explain import standing_of
 from durableflows.integrity import Seal, state_seal
@@ -56,8 +58,16 @@ def frame(request: HttpRequest, run: WorkflowRun, page: str) -> Context:
         "subject": subject_words(run),
         "tabs": tabs,
         "explanation": standing_of(run, now_of(request)),
-        "sees_values": sees_values(request, run),
+        "sees_values": (sees := sees_values(request, run)),
+        "links": _links(run) if sees else [],
     }
+
+
+def _links(run: WorkflowRun) -> list[tuple[str, str]]:
+    """Where others keep its trace, its errors, its logs: as the project says by RUN_LINKS."""
+    context = run.trace_context if isinstance(run.trace_context, dict) else {}
+    traceparent = context.get("traceparent")
+    return links(settings().RUN_LINKS, run=str(run.pk), workflow=run.workflow, traceparent=traceparent)
 
 
 def sees_values(request: HttpRequest, run: WorkflowRun) -> bool:

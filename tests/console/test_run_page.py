@@ -48,8 +48,30 @@ def test_the_top_says_why_it_stands_there_and_what_comes(asked: ApprovalRequest,
     words = words_of(text(client.get(address(asked.run_id))))
 
     assert "Waiting for a decision since" in words
-    assert "Next: the request expires and is rejected" in words
+    assert re.search(r"Next, \w{3} .* the request expires and is rejected", words)
     assert "asker" in words
+
+
+def test_where_others_keep_its_trace_and_its_errors_is_a_link_for_who_may_see_its_values(
+    asked: ApprovalRequest, client: Client, asker: User, browse: Browse, settings: Any
+):
+    templates = {
+        "Trace": "https://jaeger.example.com/trace/{trace}",
+        "Errors": "https://sentry.example.com/?q={run}&w=1",
+    }
+    settings.DURABLEFLOWS = {**settings.DURABLEFLOWS, "RUN_LINKS": templates}
+    errors, trace = (
+        f"https://sentry.example.com/?q={asked.run_id}&amp;w=1",
+        f"https://jaeger.example.com/trace/{'ab' * 16}",
+    )
+
+    page = text(client.get(address(asked.run_id)))
+    assert f'<a href="{errors}" rel="noreferrer">Errors</a>' in page
+    assert "Trace" not in words_of(page)
+
+    WorkflowRun.objects.filter(pk=asked.run_id).update(trace_context={"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"})
+    assert f'<a href="{trace}" rel="noreferrer">Trace</a>' in text(client.get(address(asked.run_id)))
+    assert "example.com" not in text(browse(asker).get(address(asked.run_id)))
 
 
 def test_each_step_is_a_lane_on_a_line_of_time(paid: WorkflowRun, client: Client):

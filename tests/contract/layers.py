@@ -48,6 +48,7 @@ PURE = (
     "core.outcomes",
     "core.breaker",
     "core.rates",
+    "core.run_links",
     "core.fold",
     "core.events",
     "core.reconcile",
