@@ -142,6 +142,7 @@ def test_runs_are_listed_without_counting_them_all(
 
     assert page.count("waiting for a decision") >= 3
     counts = [query["sql"] for query in queries.captured_queries if "COUNT(" in query["sql"]]
+    assert counts
     assert all("LIMIT 10000" in sql for sql in counts)
 
 

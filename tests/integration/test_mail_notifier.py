@@ -77,6 +77,7 @@ def test_hostile_text_makes_no_header_no_second_recipient_and_hides_nothing(desk
     api.ask_requester(request.pk, f"Is it{text}?"[:1000], by=desk.bo)
     desk.world.run_until_idle()
 
+    assert {one.to[0] for one in mail.outbox} == {"ada@example.com", "bo@example.com"}
     wanted = {"Subject", "From", "To", "Message-ID", "Auto-Submitted", "X-Auto-Response-Suppress", "Date"}
     for one in mail.outbox:
         message = message_from_bytes(one.message().as_bytes(), policy=policy.default)
