@@ -35,6 +35,7 @@ class WorkflowRun(EngineRow):
     subject_type = models.ForeignKey(ContentType, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     subject_id = models.CharField(max_length=64, blank=True, default="")
     subject = GenericForeignKey("subject_type", "subject_id")
+    # On PostgreSQL migration 0024 makes a gin index of it, by which the console finds `labels @> {name: value}`.
     labels = models.JSONField(default=dict, blank=True)
 
     state = StateField(default=RunState.PENDING)

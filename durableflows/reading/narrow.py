@@ -9,7 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.contenttypes.models import ContentType
-from django.db.models import Q, QuerySet
+from django.db import connections
+from django.db.models import Q, QuerySet, Value
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.lookups import Exact
 
 from durableflows import accounts
 from durableflows.core.states import STEP_OPEN, ApprovalState, EffectState, ParkedReason, RunState, StepState
@@ -164,11 +167,25 @@ def with_fields(given: Mapping[str, str], runs: Runs, now: datetime, *, show: st
         runs = runs.filter(**{f"created_at__{side}": now - span})
     if given["owner"]:
         runs = runs.filter(owned(given["owner"]))
+    if given["label"]:
+        runs = runs.filter(_labelled(*label_of(given["label"])))
     if given["subject"]:
         runs = runs.filter(_about(given["subject"]))
     if given["provider"]:
         runs = runs.filter(pk__in=_at(given["provider"], show).values("run_id"))
     return runs.filter(_erring(given["error"])) if given["error"] else runs
+
+
+def label_of(text: str) -> tuple[str, str]:
+    """Name and value of "name=value"; '' for what is not said."""
+    name, _, value = text.partition("=")
+    return name.strip(), value.strip()
+
+
+def _labelled(name: str, value: str) -> Any:
+    if connections[database()].vendor == "postgresql":
+        return Q(labels__contains={name: value})  # the only way that the index on labels leads
+    return Exact(KeyTextTransform(name, "labels"), Value(value))
 
 
 def _at(provider: str, show: str) -> QuerySet[Any]:

@@ -72,8 +72,8 @@ NOTHING = {
 }
 ORDERS = {"": "last started", "first": "first started"}
 SORTS = [("", "Newest first"), ("first", "Oldest first")]
-FIELDS = ("workflow", "state", "age", "owner", "tenant", "subject", "provider", "error")
-LATER = ("owner", "tenant", "subject", "provider", "error")
+FIELDS = ("workflow", "state", "age", "owner", "tenant", "label", "subject", "provider", "error")
+LATER = ("owner", "tenant", "label", "subject", "provider", "error")
 """The fields that are folded away until one is filled in."""
 
 
@@ -90,9 +90,17 @@ class RunListForm(forms.Form):
     age = forms.CharField(required=False, max_length=LONGEST_SEARCH)
     owner = forms.CharField(required=False, max_length=LONGEST_SEARCH, label="Started by")
     tenant = forms.CharField(required=False, max_length=LONGEST_SEARCH)
+    label = forms.CharField(required=False, max_length=2 * LONGEST_SEARCH, label="Label, as name=value")
     subject = forms.CharField(required=False, max_length=LONGEST_SEARCH, label="Subject’s id")
     provider = forms.CharField(required=False, max_length=LONGEST_SEARCH)
     error = forms.CharField(required=False, max_length=LONGEST_SEARCH, label="Error class")
+
+    def clean_label(self) -> str:
+        """Refuse what has no value: every run would have to be looked at."""
+        label: str = self.cleaned_data["label"]
+        if label and not all(narrow.label_of(label)):
+            raise forms.ValidationError(f"The label {label}: say it as name=value.")
+        return label
 
 
 @dataclass(frozen=True, slots=True)

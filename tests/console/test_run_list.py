@@ -52,6 +52,27 @@ def put(run: WorkflowRun, **values: Any) -> None:
     WorkflowRun.objects.filter(pk=run.pk).update(**values)
 
 
+def test_a_label_is_found_by_its_name_and_value(client: Client):
+    start("ada", labels={"team": "payments", "odd__name's": "a=b"})
+    start("bo", labels={"team": "support"})
+    start("cy")
+
+    assert show(client, label="team=payments") == ["ada"]
+    assert show(client, label=" team = support ") == ["bo"]
+    assert show(client, label="odd__name's=a=b") == ["ada"]
+    assert show(client, label="team=pay") == show(client, label="none=1") == []
+
+
+@pytest.mark.parametrize("label", ["team", "team=", "=payments", "="])
+def test_a_label_without_a_value_is_refused_in_words(label: str, client: Client):
+    start("ada", labels={"team": "payments"})
+
+    page = unescape(text(client.get(RUNS, {"label": label})))
+
+    assert f"The label {label}: say it as name=value." in page
+    assert listed(page) == []
+
+
 def test_who_has_no_right_sees_the_own_runs_alone(person: People, browse: Browse):
     own, other = person("own"), person("other")
     start("ada", own)
