@@ -12,7 +12,7 @@ from celery.worker import state as worker
 from celery.worker.control import control_command, inspect_command
 
 from durableflows import draining, leases
-from durableflows.core import registry
+from durableflows.core import keys, registry
 
 
 @inspect_command()
@@ -40,4 +40,6 @@ def _received() -> Iterator[UUID]:
     workflows = {name for name, _ in registry.known()}
     for request in list(worker.reserved_requests):
         if str(request.name).partition(".")[0] in workflows and len(request.args or ()) == 2:
-            yield UUID(str(request.args[1]))
+            step_id = keys.read_id(str(request.args[1]))
+            if step_id is not None:  # else somebody else's message, which its task refuses
+                yield step_id

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core import signing
 from django.test import Client
 
 from durableflows import Money, api
 from durableflows.models import RunEvent, StepRun, WorkflowRun
+from durableflows.reading.bulk_all import SALT
 from durableflows.runner import run_step
 from tests.console.test_run_page import words_of
 from tests.support.pages import Browse, People, rows, text
@@ -136,7 +138,7 @@ def test_a_long_list_is_cut_and_says_so(runs: list[WorkflowRun], client: Client,
 
 
 def test_nobody_carries_on_what_somebody_else_began_or_changed(
-    runs: list[WorkflowRun], client: Client, person: People, browse: Browse
+    runs: list[WorkflowRun], client: Client, operator: User, person: People, browse: Browse
 ):
     page = looked_through(client)
     other = browse(person("other", "durableflows.operate_run"))
@@ -144,6 +146,8 @@ def test_nobody_carries_on_what_somebody_else_began_or_changed(
     assert press(other, page, reason="quiet").status_code == 400
     assert client.post(ALL, {"course": page.context["carried"][:-1], "reason": "quiet"}).status_code == 400
     assert client.post(ALL, {"reason": "quiet"}).status_code == 400
+    older = signing.dumps({"verb": "pause", "gone": 1}, salt=f"{SALT}.{operator.pk}", compress=True)
+    assert client.post(ALL, {"course": older, "reason": "quiet"}).status_code == 400
     assert client.get(ALL, {"verb": "abandon", "back": ""}).status_code == 400
     assert browse(person("viewer", "durableflows.view_workflowrun")).get(ALL, {"verb": "pause"}).status_code == 403
     assert states(runs).count("PENDING") == 4

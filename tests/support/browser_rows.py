@@ -111,13 +111,15 @@ class Grid:
         make_providers()
         with virtual(FakeClock(timezone.now())) as self.world:
             waiting = self.ask(make_charge("R-2002", customer="Bram de Vries"), 600, "The chair came without its legs.")
+            failed = self._failed(make_charge("R-3001", customer="Eva Lind").order)
             return {
                 "waiting": _places(waiting),
                 "decided": _places(self._decided()),
                 "found": _places(self._found()),
                 "hostile": self._hostile(),
                 "endless": _places(self._endless()),
-                "many": _places(self._each_state()),  # last: time that goes on ends doubt
+                "many": _places(self._each_state()),  # time that goes on ends doubt
+                "acts": {"redrive": str(failed.run_id), **self._to_act_on()},
             }
 
     def ask(self, charge: Charge, dollars: int, reason: str) -> RefundRequest:
@@ -146,12 +148,26 @@ class Grid:
         self.answer(self.ask(charge, 650, "The mirror broke on its way."), "approve")
         return waiting
 
-    def _failed(self, order: Order) -> None:
+    def _to_act_on(self) -> dict[str, str]:
+        """A run for each verb that is done to one in a browser, by the verb. No time goes on after this."""
+        made = {verb: self._waiting(verb) for verb in ("cancel", "pause", "extend", "abandon", "edit", "resume")}
+        for verb in ("edit", "resume"):
+            api.pause(made[verb], by=None, reason="somebody looks at it")
+        for verb, fault, dollars in (("retry", "rate_limited", 80), ("resolve", "cut_after", 80)):
+            charge = make_charge(f"R-3-{verb}", customer="Eva Lind")
+            self._fault(fault, charge)
+            made[verb] = str(self.ask(charge, dollars, "It came broken.").run_id)
+        return made
+
+    def _waiting(self, verb: str) -> str:
+        return str(self.ask(make_charge(f"R-3-{verb}", customer="Eva Lind"), 600, "It came broken.").run_id)
+
+    def _failed(self, order: Order) -> RefundRequest:
         """The provider refuses: what we think is left, somebody gave back there by hand."""
         gone = make_charge(f"{order.number}-2", customer="Somebody else", dollars=300)
         Charge.objects.filter(pk=gone.pk).update(order=order)
         _provider().refund(call(f"by-hand-{gone.pk}"), charge_id=gone.provider_id, amount=Money(29_000, "USD"))
-        self.ask(Charge.objects.get(pk=gone.pk), 120, "Charged twice.")
+        return self.ask(Charge.objects.get(pk=gone.pk), 120, "Charged twice.")
 
     def _decided(self) -> RefundRequest:
         request = self.ask(make_charge("R-2003", customer="Chiyo Tanaka"), 600, "The shelf is too short.")
