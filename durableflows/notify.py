@@ -148,27 +148,27 @@ def _until(request: ApprovalRequest) -> str:
 def _asks(row: Notification) -> list[str]:
     who = plain(row.request.requester_name, 80)
     asked = f"{who} asks for your decision." if who else "Your decision is asked for."
-    return [asked, f"It can be given until {_until(row.request)}."]
+    return [asked, f"You can answer until {_until(row.request)}."]
 
 
 def _reminds(row: Notification) -> list[str]:
-    return ["This still waits for your decision.", f"It can be given until {_until(row.request)}."]
+    return ["This still waits for your decision.", f"You can answer until {_until(row.request)}."]
 
 
 def _escalated(row: Notification) -> list[str]:
-    return ["Nobody answered this in time: now you are asked.", f"It can be given until {_until(row.request)}."]
+    return ["Nobody answered this in time: now you are asked.", f"You can answer until {_until(row.request)}."]
 
 
 def _assigned(row: Notification) -> list[str]:
     note = row.request.notes.filter(kind=RequestNote.ASSIGNED, number=row.announcement.number).first()
     by = plain(note.author_name, 80) if note is not None and note.author_name else "Somebody"
     why = [plain(note.text)] if note is not None else []
-    return [f"{by} hands this to you:", *why, f"It can be decided until {_until(row.request)}."]
+    return [f"{by} hands this to you:", *why, f"You can answer until {_until(row.request)}."]
 
 
 def _changed(row: Notification) -> list[str]:
     changed = "What you have answered to has changed since, so your answer does not count."
-    return [changed, f"Look at it again: it can be decided until {_until(row.request)}."]
+    return [changed, f"Look at it again: you can answer until {_until(row.request)}."]
 
 
 def _note(row: Notification) -> list[str]:

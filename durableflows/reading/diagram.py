@@ -14,6 +14,8 @@ from durableflows.templatetags.durableflows import tone
 
 LONGEST_NAME = 21
 LEAST_LABELLED = 2
+LABEL_AT = (0.72, 0.62)
+"""Where on its first curve an arrow has its words: nearer to its head, where those of one step stand apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,9 @@ def _line(arrow: Arrow, *, is_gone: bool) -> Line:
     if arrow.source == arrow.target:
         head = f"M{x + 8} {y - 4}L{x} {y}L{x + 9} {y + 5}Z"
     (first_x, first_y), (second_x, second_y) = points[:LEAST_LABELLED]
-    return Line(" ".join(parts), head, arrow.when, (first_x + second_x) // 2, (first_y + second_y) // 2 + 4, is_gone)
+    along, down = LABEL_AT
+    at_x, at_y = first_x + round(along * (second_x - first_x)), first_y + round(down * (second_y - first_y))
+    return Line(" ".join(parts), head, arrow.when, at_x, at_y + 4, is_gone)
 
 
 def _words(workflow: WorkflowDefinition, standing: Mapping[str, StepRun]) -> Iterable[tuple[str, str, str]]:

@@ -1,5 +1,6 @@
 """How far a request is, for who asked: whom it waits for since when, to whom it goes and when, how it ended."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,7 +9,7 @@ from durableflows.core.approval import Rung
 from durableflows.core.states import ApprovalState
 from durableflows.core.until import ends_at
 from durableflows.explain_words import full_stop, moment, when
-from durableflows.models import ApprovalDecision, ApprovalRequest
+from durableflows.models import ApprovalDecision, ApprovalRequest, RequestNote
 from durableflows.reading.who import rungs_of, titles_of
 from durableflows.templatetags.durableflows import changed
 
@@ -21,8 +22,11 @@ class Progress:
     coming: tuple[str, ...] = ()
 
 
-def progress_of(asked: ApprovalRequest, now: datetime) -> Progress:
-    """Say how far a request is."""
+def progress_of(asked: ApprovalRequest, notes: Iterable[RequestNote], now: datetime) -> Progress:
+    """Say how far a request is. `notes`: what people have said to each other about it."""
+    withdrawn = next((note for note in notes if note.kind == RequestNote.WITHDRAWN), None)
+    if withdrawn is not None:
+        return Progress(f"Withdrawn {when(withdrawn.at, now)} by {withdrawn.author_name}.")
     if asked.state != ApprovalState.OPEN:
         return Progress(_end(asked, now))
     by, later = asked.asked_of, rungs_of(asked)

@@ -10,6 +10,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.utils import timezone
+
 from durableflows import clock, integrity, journal, progress, questions, votes
 from durableflows.boundaries import Boundary, cross
 from durableflows.conf import settings
@@ -199,19 +201,24 @@ def check_open(run: WorkflowRun, request: ApprovalRequest, now: datetime) -> Non
     if request.state != ApprovalState.OPEN:
         raise AlreadyDecided(_how_it_ended(request))
     if now >= request.expires_at:
-        raise TooLate(f"this request expired {request.expires_at:%Y-%m-%d %H:%M} (UTC): it can no longer be answered")
+        raise TooLate(f"this request expired {_moment(request.expires_at)}: it can no longer be answered")
     if run.ended_at is not None or run.ending_reason:
         raise TooLate(f"the run is {run.word}: there is nothing left to decide")
     if now >= run.deadline_at:
-        raise TooLate(f"the run's deadline {run.deadline_at:%Y-%m-%d %H:%M} (UTC) has passed")
+        raise TooLate(f"the run's deadline {_moment(run.deadline_at)} has passed")
+
+
+def _moment(at: datetime) -> str:
+    """In the time zone of whoever is told."""
+    return f"{timezone.localtime(at):%Y-%m-%d %H:%M %Z}"
 
 
 def _how_it_ended(request: ApprovalRequest) -> str:
     last = votes.deciding(request)
     if last is not None and request.state in (ApprovalState.APPROVED, ApprovalState.REJECTED):
         verdict = "approved" if request.state == ApprovalState.APPROVED else "rejected"
-        return f"already {verdict} by {last.actor_name} at {last.at:%Y-%m-%d %H:%M} (UTC)"
-    when = f" {request.closed_at:%Y-%m-%d %H:%M} (UTC)" if request.closed_at else ""
+        return f"already {verdict} by {last.actor_name} at {_moment(last.at)}"
+    when = f" {_moment(request.closed_at)}" if request.closed_at else ""
     return f"already closed{when}: {request.closed_reason or request.state}"
 
 

@@ -36,7 +36,7 @@ def show_asked(door: Door, asked: ApprovalRequest, more: Context, *, status: int
         "asked": asked,
         "facts": shown_of(asked),
         "standing": standing_words(asked, now),
-        "progress": progress_of(asked, now),
+        "progress": progress_of(asked, notes, now),
         "decisions": list(asked.decisions.all()),
         "explanation": api.explain(asked.run_id),
         "notes": notes,

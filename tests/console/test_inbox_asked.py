@@ -70,3 +70,13 @@ def test_a_question_to_who_asked_stands_above_the_own_inbox_until_it_is_answered
     assert "Since when is she here?" in page
     assert f'href="{inbox_address(asked, "asked")}"' in page
     assert "Since when is she here?" not in theirs + later
+
+
+def test_what_was_withdrawn_is_called_so(asked: ApprovalRequest, asker: User, browse: Browse):
+    api.withdraw(asked.pk, by=asker, reason="not needed")
+
+    page = text(browse(asker).get(inbox_address(asked, "asked")))
+
+    assert f"Withdrawn at {asked.run.created_at:%H:}" in page
+    assert "by asker." in page
+    assert "<p>Nobody.</p>" in page

@@ -312,3 +312,10 @@ def test_the_rules_name_who_asked_and_keep_nobody_out_where_the_system_asked(
 
     assert "asker, who asked for it, and whoever acts for asker, not even as an administrator" in page
     assert "Who may not" not in of_system
+
+
+def test_who_asked_is_led_from_the_decision_to_the_own_page(asked: ApprovalRequest, asker: User, browse: Browse):
+    page = text(browse(asker).get(inbox_address(asked)))
+
+    assert f'href="{inbox_address(asked, "asked")}"' in page
+    assert 'name="verdict"' not in page

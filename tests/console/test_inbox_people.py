@@ -1,7 +1,8 @@
 """Beside answering, people ask back, hand over, reply, withdraw and lend their rights, where it is theirs to do."""
 
+import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -160,6 +161,27 @@ def test_rights_are_lent_for_some_days_and_taken_back(desk: Office, browse: Brow
     assert ended["Location"] == f"{DELEGATIONS}?done=end"
     assert browse(eve).get(inbox_address(request)).status_code == 404
     assert "ended by eve" in text(client.get(DELEGATIONS))
+
+
+@pytest.mark.parametrize(
+    ("starts", "until", "words"),
+    [
+        (date(2090, 7, 6), date(2090, 7, 17), "from Thu 6 Jul 2090 to Mon 17 Jul 2090, included: away"),
+        (date(2090, 7, 6), date(2090, 7, 6), "on Thu 6 Jul 2090: away"),
+        (
+            datetime(2090, 7, 6, 8, tzinfo=UTC),
+            datetime(2090, 7, 7, tzinfo=UTC),
+            "from Thu 6 Jul 2090 10:00 until Fri 7 Jul 2090 02:00 CEST: away",
+        ),
+    ],
+)
+@override_settings(TIME_ZONE="Europe/Berlin")
+def test_days_are_said_as_they_were_given(desk: Office, browse: Browse, starts: date, until: date, words: str):
+    api.delegate(desk.cy, by=desk.bo, starts=starts, until=until, reason="away")
+
+    page = re.sub("<[^>]+>", "", text(browse(desk.bo).get(DELEGATIONS)))
+
+    assert words in page
 
 
 def test_who_answers_for_another_is_named_with_both(desk: Office, browse: Browse):

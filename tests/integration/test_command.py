@@ -358,3 +358,16 @@ def test_a_signal_is_sent_from_the_command_line(world: World):
     assert "not JSON" in said("signal", run_id, "begin", "--payload", "{", code=1)
     world.run_until_idle()
     assert "too_late" in said("signal", run_id, "begin", code=1)
+
+
+def test_a_reader_that_has_enough_gets_no_traceback():
+    """As `durableflows matrix | head -1` does."""
+    command = [sys.executable, "manage.py", "durableflows", "graph", "--json"]
+    environment = {**os.environ, "DATABASE_URL": "sqlite://:memory:"}
+    running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout is not None
+    running.stdout.close()
+
+    _, complaints = running.communicate(timeout=60)
+
+    assert b"BrokenPipe" not in complaints, complaints

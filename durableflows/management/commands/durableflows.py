@@ -4,6 +4,7 @@ Exit codes: 0 it was done, 1 it was not (or the doctor found something broken), 
 """
 
 import json
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -49,7 +50,11 @@ class Command(BaseCommand):
             text = f"the database did not answer as it should (is it there, and migrated?): {error}"
             self._fail(given, "database", text)
         else:
-            self._print(given, report)
+            try:
+                self._print(given, report)
+                self.stdout.flush()
+            except BrokenPipeError:  # who reads along, such as `head`, has enough
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if report.exit_code:
                 sys.exit(report.exit_code)
 
