@@ -182,6 +182,9 @@ DURABLEFLOWS: dict[str, object] = {
 if os.environ.get("BASE_URL"):
     DURABLEFLOWS |= {"BASE_URL": os.environ["BASE_URL"], "NOTIFIERS": ["durableflows.notifiers.MailNotifier"]}
 
+# Prometheus says it as `Authorization: Bearer`; without one, metrics and health are for people who may operate runs.
+DURABLEFLOWS["MONITOR_TOKEN"] = os.environ.get("DURABLEFLOWS_MONITOR_TOKEN", "")
+
 # -- Errors and traces: who follows runs from outside. Its tracer comes with `opentelemetry-instrument`.
 
 WATCHERS: list[str] = []

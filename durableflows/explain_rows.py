@@ -1,6 +1,6 @@
 """What an explanation of a run is made of: its rows, bounded, in a few queries. Reads only; for `explain` alone."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -39,9 +39,13 @@ def read(run: WorkflowRun, now: datetime) -> Rows:
     return _with_history(read_standing(run, now), run)
 
 
-def read_for_page(run: WorkflowRun, now: datetime, requests: Iterable[ApprovalRequest]) -> Rows:
-    """The same, with what each effect was asked for; `requests`: the run's, which the page has read already."""
-    return _with_history(_standing(run, now, _effects(run), requests), run)
+def read_for_page(
+    run: WorkflowRun, now: datetime, requests: Iterable[ApprovalRequest], steps: Sequence[StepRun]
+) -> Rows:
+    """The same, with what each effect was asked for. `requests`, `steps`: the run's newest, which the page has read."""
+    # An old step may still be open when the page shows only newer ones.
+    known = _open(run) if len(steps) >= ROWS_READ else [step for step in steps if step.state in STEP_OPEN]
+    return _with_history(_standing(run, now, _effects(run), requests, known), run)
 
 
 def _with_history(rows: Rows, run: WorkflowRun) -> Rows:
@@ -58,7 +62,13 @@ def _with_history(rows: Rows, run: WorkflowRun) -> Rows:
 def read_standing(run: WorkflowRun, now: datetime) -> Rows:
     """The same without events and decisions: what the run's standing is read from. Three queries, and two as there."""
     requests = ApprovalRequest.objects.using(database()).filter(run=run, state=ApprovalState.OPEN)[:ROWS_READ]
-    return _standing(run, now, _effects(run).defer("arguments", "step__input", "step__output"), requests)
+    effects = _effects(run).defer("arguments", "step__input", "step__output")
+    return _standing(run, now, effects, requests, _open(run))
+
+
+def _open(run: WorkflowRun) -> list[StepRun]:
+    states = [str(state) for state in STEP_OPEN]
+    return list(StepRun.objects.using(database()).filter(run=run, state__in=states)[:ROWS_READ])
 
 
 def _effects(run: WorkflowRun) -> QuerySet[SideEffect]:
@@ -67,12 +77,12 @@ def _effects(run: WorkflowRun) -> QuerySet[SideEffect]:
 
 
 def _standing(
-    run: WorkflowRun, now: datetime, effects: QuerySet[SideEffect], requests: Iterable[ApprovalRequest]
+    run: WorkflowRun,
+    now: datetime,
+    effects: QuerySet[SideEffect],
+    requests: Iterable[ApprovalRequest],
+    steps: list[StepRun],
 ) -> Rows:
-    alias = database()
-    steps = list(
-        StepRun.objects.using(alias).filter(run=run, state__in=[str(state) for state in STEP_OPEN])[:ROWS_READ]
-    )
     known = list(effects[:ROWS_READ])[::-1]
     return Rows(
         now=now,

@@ -87,7 +87,8 @@ class WorkflowRunAdmin(ReadOnly):
             raise PermissionDenied
         now = once(request, "now", clock.now)
         requests = _requests(run, request.user)
-        rows = explain_rows.read_for_page(run, now, requests)
+        steps = _steps(run)
+        rows = explain_rows.read_for_page(run, now, requests, [step for step, _ in steps])
         context = {
             **self.admin_site.each_context(request),
             "title": str(run),
@@ -95,7 +96,7 @@ class WorkflowRunAdmin(ReadOnly):
             "run": run,
             "explanation": explain_by(run, rows),
             "facts": _facts(run),
-            "steps": _steps(run),
+            "steps": steps,
             "effects": _effects(rows.effects),
             "requests": _answered(requests, rows.decisions, self.admin_site.name),
             "list_address": reverse("admin:durableflows_workflowrun_changelist", current_app=self.admin_site.name),

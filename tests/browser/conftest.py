@@ -18,7 +18,16 @@ from playwright.sync_api import Browser
 from tests.support.browser import LoggedIn, NoBrowser, Person, Visit, chromium
 from tests.support.browser_grid import MAILS, STOCK, UNFOLD, Grid
 from tests.support.browser_refunds import Desk
-from tests.support.browser_shop import PASSWORD, QUEUE, Shop, copied, database, other_web, running_outside
+from tests.support.browser_shop import (
+    MONITOR_TOKEN,
+    PASSWORD,
+    QUEUE,
+    Shop,
+    copied,
+    database,
+    other_web,
+    running_outside,
+)
 
 SKIP_VARIABLE = "DURABLEFLOWS_SKIP_BROWSER"
 PICTURES_VARIABLE = "DURABLEFLOWS_SCREENSHOTS"
@@ -29,6 +38,7 @@ QUICK = {
     "PAYMENTS_TIMEOUT_SECONDS": "2",
     "PAYMENTS_SETTLE_SECONDS": "7",
     "DURABLEFLOWS_LOOKUP_SECONDS": "0.5",
+    "DURABLEFLOWS_MONITOR_TOKEN": MONITOR_TOKEN,
 }
 
 

@@ -21,6 +21,7 @@ from customer_ops.demo.processes import Child, begin_worker, manage, start_mailb
 from customer_ops.sandbox.control import SandboxControl
 
 PASSWORD = "a good password"
+MONITOR_TOKEN = "monitors-of-the-tests"
 QUEUE = "durableflows-browser"
 
 
