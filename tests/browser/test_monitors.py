@@ -1,4 +1,4 @@
-"""What Prometheus scrapes from a web process, of what a worker did: both as a deployment has them (S2.27 to S2.34)."""
+"""What Prometheus scrapes from a web process, of what a worker did: both as a deployment has them."""
 
 import json
 from urllib.error import HTTPError
