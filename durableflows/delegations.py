@@ -24,6 +24,15 @@ def givers_of(person: Any, now: datetime) -> list[Any]:
     return _active(in_force(now).filter(taker_id=person.pk).values_list("giver_id", flat=True))
 
 
+def appointers_of(person: Any, now: datetime) -> Mapping[Any, frozenset[str]]:
+    """Keys of those for whom this one acts now -> names of others who have said so, where they have not."""
+    found: dict[Any, set[str]] = {}
+    rows = in_force(now).filter(taker_id=person.pk, giver__isnull=False)
+    for giver, name, made_by in rows.values_list("giver_id", "giver_name", "made_by_name"):
+        found.setdefault(giver, set()).add("" if made_by == name else made_by)
+    return {giver: frozenset(names) for giver, names in found.items() if "" not in names}
+
+
 def takers_of(person: Any, now: datetime) -> list[Any]:
     """The active people who act for this one now, in a fixed order."""
     return _active(in_force(now).filter(giver_id=person.pk).values_list("taker_id", flat=True))

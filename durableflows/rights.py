@@ -78,6 +78,11 @@ class Standing:
         )
 
     @cached_property
+    def appointers(self) -> Mapping[Any, frozenset[str]]:
+        """By whose word alone the person acts for somebody, where it is not the giver's own: names by giver's key."""
+        return delegations.appointers_of(self.person, self._now or clock.now()) if self.givers else {}
+
+    @cached_property
     def edited(self) -> frozenset[UUID]:
         """The open requests whose run the person has changed by hand."""
         rows = ApprovalRequest.objects.using(database()).filter(editors=self.person.pk, state=ApprovalState.OPEN)
@@ -97,16 +102,22 @@ class Standing:
         """By which rights the person may answer a request that is asked of these people, the own one first.
 
         Nothing is lent for what the giver may not decide: what the giver, or whom the giver acts for, has asked for, or
-        what the giver has changed.
+        what the giver has changed. Nor by who asked for it, or has changed it, in the giver's place.
         """
         own = self.own_right(by, request.tenant)
         found = [Right(own)] if own else []
         for giver in self.givers:
-            if giver.may_not(request):
+            if giver.may_not(request) or self._is_chosen(giver, request):
                 continue
             lent = giver.own_right(by, request.tenant)
             found += [Right(lent, giver.person)] if lent else []
         return found
+
+    def _is_chosen(self, giver: "Standing", request: ApprovalRequest) -> bool:
+        """Does the person act for the giver by the word of those alone who had a hand in what is asked?"""
+        names = self.appointers.get(giver.person.pk, frozenset()) if request.exclude_requester else frozenset()
+        others = names - {request.requester_name}
+        return bool(names) and (not others or others <= editor_names(request))
 
     def made(self, request: ApprovalRequest) -> str:
         """Say how the person had a hand in what is asked, so that somebody else must decide; '' for not at all."""
@@ -198,6 +209,12 @@ def editors_of(run_id: UUID) -> QuerySet[Any]:
     users = get_user_model()
     names = edits.order_by().values_list("actor_name", flat=True).distinct()
     return users._base_manager.using(database()).filter(**{f"{users.USERNAME_FIELD}__in": names})
+
+
+def editor_names(request: ApprovalRequest) -> frozenset[str]:
+    """The user names of those who have changed the run of an open request by hand."""
+    rows = request.editors.using(database())
+    return frozenset(rows.values_list(get_user_model().USERNAME_FIELD, flat=True))
 
 
 def needed(by: Approvers) -> str:

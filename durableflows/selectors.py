@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.db.models import Model, Q, QuerySet
 from pydantic import BaseModel
 
@@ -204,7 +205,8 @@ def asked_of(standing: Standing, *, is_open: bool = False) -> Q:
     asked = _asked_permissions()
     found = _asked_directly(standing, asked)
     for giver in standing.givers:
-        lent = _asked_directly(giver, asked) & ~(Q(exclude_requester=True) & _kept_out(giver))
+        out = _kept_out(giver) | _chosen_by(standing.appointers.get(giver.person.pk, frozenset()))
+        lent = _asked_directly(giver, asked) & ~(Q(exclude_requester=True) & out)
         if giver.tenants is not None:
             lent &= Q(tenant__in=sorted(giver.tenants))
         found |= lent & ~Q(pk__in=_answered_by(giver.person.pk)) if is_open else lent
@@ -217,6 +219,16 @@ def _kept_out(standing: Standing) -> Q:
     for giver in standing.givers:
         made |= Q(exclude_delegate=True) & _asked_by(giver)
     return made
+
+
+def _chosen_by(names: frozenset[str]) -> Q:
+    """The requests in which the one of this name, who alone has lent a right in its giver's place, had a hand."""
+    if len(names) != 1:  # of several one may have had none; who really may is asked again when somebody answers
+        return Q(pk__in=[])
+    (name,) = names
+    field = f"editors__{get_user_model().USERNAME_FIELD}"
+    edited = ApprovalRequest.objects.using(database()).filter(**{field: name}, state=ApprovalState.OPEN)
+    return Q(requester_name=name) | Q(pk__in=edited.order_by().values("pk"))
 
 
 def _asked_by(standing: Standing) -> Q:

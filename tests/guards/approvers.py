@@ -232,7 +232,7 @@ GUARDS = (
         "what the giver has asked for or changed is not lent",
         "P9",
         "rights.py",
-        "            if giver.may_not(request):\n                continue\n",
+        "            if giver.may_not(request) or self._is_chosen(giver, request):\n                continue\n",
         "",
         LENT_RIGHTS + "test_a_delegate_may_decide_by_an_own_right_where_that_is_declared",
     ),
@@ -355,5 +355,13 @@ GUARDS = (
         '        integrity.refuse_secrets(changed, "edits")\n',
         "",
         EDITS + "test_edits_that_may_not_be_stored_decide_nothing",
+    ),
+    Guard(
+        "who asked does not choose who decides by lending another's right",
+        "P9",
+        "rights.py",
+        " or self._is_chosen(giver, request):\n",
+        ":\n",
+        ROUND + "test_who_asked_does_not_choose_who_decides_by_lending_another_s_right",
     ),
 )

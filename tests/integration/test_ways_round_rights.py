@@ -1,5 +1,7 @@
 """Ways round who decides that look like ordinary use: another amount, a chain of delegates, an edit beside facts."""
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import User
 
@@ -241,3 +243,23 @@ def test_who_has_made_the_account_anew_is_still_who_asked_for_delegates_too(worl
     for one in (anew, tom, mia):
         assert is_refused(request, one)
         assert not waiting_for(again(one), now=world.clock.now()).exists()
+
+
+def test_who_asked_does_not_choose_who_decides_by_lending_another_s_right(world: World):
+    """R27: with the right to do so; nor does who has changed it by hand. The giver's own word is another thing."""
+    grant(permission=APPROVE, shows=amount_alone)
+    hr = person("hr", "durableflows.add_delegation", OPERATE)
+    gil, tom = person("gil", APPROVE), person("tom")
+    own, edited, other = asked(world, by=hr), asked(world), asked(world)
+    change_by_hand(edited, hr, to="me")
+    until = world.clock.now() + timedelta(days=2)
+    api.delegate(tom, by=hr, giver=gil, until=until, reason="gil is ill")
+
+    assert list(waiting_for(again(tom), now=world.clock.now())) == [other]
+    assert is_refused(own, tom)
+    assert is_refused(edited, tom)
+    assert may_answer(other, again(tom))
+
+    api.delegate(tom, by=gil, until=until + timedelta(days=1), reason="so it is")
+    assert waiting_for(again(tom), now=world.clock.now()).count() == 3
+    assert answer(own, tom).state == answer(edited, tom).state == ApprovalState.APPROVED
