@@ -25,7 +25,7 @@ from durableflows import (
 from durableflows.arrivals import Branch
 from durableflows.boundaries import Boundary
 from durableflows.conf import settings
-from durableflows.core import standing
+from durableflows.core import changes, standing
 from durableflows.core.budget import idle_at, is_used_up
 from durableflows.core.decide import Decision, End, Park, unparked
 from durableflows.core.outcomes import ErrorInfo, Held
@@ -106,12 +106,14 @@ def apply(run: WorkflowRun, step: StepRun, decision: Decision, *, now: datetime,
     step.needs_person = decision.needs_person
     step.store(*STEP_FIELDS)
     checkpoint: tuple[str, ...] = ()
-    if decision.data is not None and not same(decision.data, run.data):
+    before = run.data
+    if decision.data is not None and not same(decision.data, before):
         integrity.seal(run, decision.data, run.checkpoint_sequence + 1)
         checkpoint = CHECKPOINT_FIELDS
     facts = _facts(step, decision, attempt)
     if checkpoint:  # the history says what the state was after each step (P13), and the row only what it is
         facts["checkpoint_sha256"] = sha256(run.data)
+        facts["changes"] = changes.kept(changes.between(before, run.data))
     journal.record(run, f"step.{decision.past}", at=now, step=step, actor_name=actor_name, data=facts)
     _go_on(run, step, decision, now)
     if decision.question is not None and not run.ending_reason:

@@ -36,7 +36,7 @@ from durableflows.tenants import acts_in
 from durableflows.transactions import database
 
 Context = dict[str, Any]
-STEPS_SHOWN, ROWS_SHOWN, EVENTS_SHOWN = 100, 200, 100
+STEPS_SHOWN, ROWS_SHOWN, EVENTS_SHOWN, CHECKPOINTS_SHOWN = 100, 200, 100, 50
 CHECKED_AT_ONCE = 500
 """A history of so many events is checked whenever it is shown; a longer one when somebody asks."""
 HIDDEN = "hidden"
@@ -134,19 +134,37 @@ SEALS = {
 
 
 def state(run: WorkflowRun, *, sees: bool) -> Context:
-    """What the run remembers at its checkpoint, how people have changed it, its result and its artifacts."""
-    edits = RunEvent.objects.using(database()).filter(run=run, kind="run.edited").order_by("-sequence")[:ROWS_SHOWN]
+    """What the run remembers at its checkpoint, how it has come to that, its result and its artifacts."""
     masked = shown(run.data, sees=sees)
     artifacts = Artifact.objects.using(database()).filter(run=run).order_by("-id")[:ROWS_SHOWN]
     return {
         "facts": list(masked.items()) if isinstance(masked, dict) else [("state", masked)],
         "seal": SEALS[state_seal(run)],
         "result": shown(run.result, sees=sees),
-        "edits": [(one, shown(one.data, sees=sees)) for one in edits],
+        "checkpoints": list(_checkpoints(run, sees=sees)),
+        "checkpoints_shown": CHECKPOINTS_SHOWN,
         "artifacts": list(artifacts),
         "labels": list(run.labels.items()) if isinstance(run.labels, dict) else [],
         "limits": list(_limits(run)),
     }
+
+
+def _checkpoints(run: WorkflowRun, *, sees: bool) -> Iterator[tuple[RunEvent, list[tuple[str, JSON, JSON]]]]:
+    """The newest checkpoints, each with the event that made it, and what became of which field."""
+    events = RunEvent.objects.using(database()).filter(run=run, data__has_key="changes").select_related("step")
+    for event in events.defer("step__input", "step__output").order_by("-sequence")[:CHECKPOINTS_SHOWN]:
+        masked = shown({name: value for name, value, _ in _changes(event)}, sees=sees)
+        now_is = shown({name: value for name, _, value in _changes(event)}, sees=sees)
+        assert isinstance(masked, dict)
+        assert isinstance(now_is, dict)
+        yield event, [(name, old, now_is[name]) for name, old in masked.items()]
+
+
+def _changes(event: RunEvent) -> Iterator[tuple[str, JSON, JSON]]:
+    changes = event.data.get("changes") if isinstance(event.data, dict) else None
+    for name, change in changes.items() if isinstance(changes, dict) else ():
+        if isinstance(change, dict):
+            yield name, change.get("old"), change.get("new")
 
 
 def _limits(run: WorkflowRun) -> Iterator[tuple[str, object, object]]:

@@ -14,11 +14,11 @@ from django.db.models import QuerySet
 
 from durableflows import clock, integrity, journal, progress, questions
 from durableflows.boundaries import Boundary, cross
-from durableflows.core import registry, shape
+from durableflows.core import changes, registry, shape
 from durableflows.core import state as states
 from durableflows.core.definition import WorkflowDefinition
 from durableflows.core.outcomes import Question
-from durableflows.core.payload import JSON, canonical, same, sha256
+from durableflows.core.payload import JSON, sha256
 from durableflows.core.states import RUN_REOPENABLE, ApprovalState, StepState
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import ChangedOutside, DurableflowsError, InvalidState, TooLate
@@ -29,9 +29,6 @@ from durableflows.services import requests
 from durableflows.services.limits import check_may_reopen
 from durableflows.services.operations import Order, check_settled, check_stands_still, order
 from durableflows.transactions import database, transact
-
-SHOWN_BYTES = 2000
-"""A larger value stands in the history by its digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +65,8 @@ def _edit(given: Order, new: Edit) -> WorkflowRun:
     if not new.changes:
         return run
     integrity.seal(run, new.data, run.checkpoint_sequence + 1)
-    changed: dict[str, JSON] = {name: _recorded(old, now_is) for name, (old, now_is) in new.changes.items()}
-    data: dict[str, JSON] = {"reason": given.reason, "checkpoint": run.checkpoint_sequence, "changes": changed}
+    data: dict[str, JSON] = {"reason": given.reason, "checkpoint": run.checkpoint_sequence}
+    data["changes"] = changes.kept(new.changes)
     journal.record(run, "run.edited", at=now, actor_name=given.name, data=data)
     for asked, question in new.asks:
         _ask_anew(run, asked, question, now)
@@ -90,22 +87,13 @@ def _open_requests(run: WorkflowRun) -> QuerySet[ApprovalRequest]:
     return rows.select_related("step").order_by("id")
 
 
-def _recorded(old: JSON, new: JSON) -> dict[str, JSON]:
-    return {"old": _bounded(old), "new": _bounded(new)}
-
-
-def _bounded(value: JSON) -> JSON:
-    size = len(canonical(value))
-    return value if size <= SHOWN_BYTES else {"sha256": sha256(value), "bytes": size}
-
-
-def work_out(run: WorkflowRun, changes: Mapping[str, object], checkpoint: int | None) -> Edit:
+def work_out(run: WorkflowRun, wanted: Mapping[str, object], checkpoint: int | None) -> Edit:
     """What the state would become. Runs validators and facts of the project: never under a lock. Raises as `edit`."""
     _check(run, run.checkpoint_sequence if checkpoint is None else checkpoint)
     definition = _definition(run)
-    data = _changed(run, definition, changes)
+    data = _changed(run, definition, wanted)
     integrity.check_fits(run, data)
-    found = {name: (run.data.get(name), value) for name, value in data.items() if not same(run.data.get(name), value)}
+    found = changes.between(run.data, data)
     return Edit(run.checkpoint_sequence, data, found, tuple(_asks(run, data)) if found else ())
 
 

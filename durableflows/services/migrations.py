@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from durableflows import clock, gate, integrity, journal, ledger, pinned, progress
-from durableflows.core import free_text, migrations, registry
+from durableflows.core import changes, free_text, migrations, registry
 from durableflows.core import state as states
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.migrations import MigrationDefinition
@@ -125,8 +125,9 @@ def _migrate(
     pinned.keep(definition.pins, now)
     run.version, run.manifest = definition.version, {**manifest_of(definition), "migrated_from": before}
     run.schema_version = definition.state_type.schema_version
-    integrity.seal(run, data, run.checkpoint_sequence + 1)
     facts: dict[str, JSON] = {"from": before, "to": definition.version, "reason": reason, "steps": dict(names)}
+    facts["changes"] = changes.kept(changes.between(run.data, data))
+    integrity.seal(run, data, run.checkpoint_sequence + 1)
     journal.record(run, "run.migrated", at=now, actor_name=actor_name, data=facts)
     run.store("version", "manifest", "schema_version")
     if run.parked_reason == ParkedReason.INCOMPATIBLE:

@@ -140,7 +140,9 @@ def test_state_is_shown_with_its_seal_its_changes_and_its_limits(asked: Approval
 
     assert "The seal on this checkpoint holds" in page
     assert "Customer Bo" in page
-    assert "Changed by people" in page
+    assert "Checkpoint 1," in page
+    assert "changed by the system : wrong name" in page
+    assert "Customer Ada → became Bo" in page
     assert "USD 600.00" in page
 
 

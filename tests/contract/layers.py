@@ -49,6 +49,7 @@ PURE = (
     "core.breaker",
     "core.rates",
     "core.run_links",
+    "core.changes",
     "core.fold",
     "core.events",
     "core.reconcile",
