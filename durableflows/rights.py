@@ -20,7 +20,7 @@ from durableflows import clock, delegations
 from durableflows.core.approvers import Approvers
 from durableflows.core.states import ApprovalState
 from durableflows.errors import NotAllowed
-from durableflows.models import ApprovalRequest, RunEvent
+from durableflows.models import ApprovalRequest, RunEvent, WorkflowRun
 from durableflows.tenants import tenants_of
 from durableflows.transactions import database
 
@@ -204,11 +204,23 @@ def kept_out(request: ApprovalRequest, now: datetime) -> frozenset[Any]:
 
 
 def editors_of(run_id: UUID) -> QuerySet[Any]:
-    """The accounts of those who have changed a run's state by hand."""
-    edits = RunEvent.objects.using(database()).filter(run=run_id, kind="run.edited").exclude(actor_name="")
+    """The accounts of those who have changed by hand the state of a run, or of one that it may have its own from."""
+    edits = RunEvent.objects.using(database()).filter(run__in=_family(run_id), kind="run.edited")
+    edits = edits.exclude(actor_name="")
     users = get_user_model()
     names = edits.order_by().values_list("actor_name", flat=True).distinct()
     return users._base_manager.using(database()).filter(**{f"{users.USERNAME_FIELD}__in": names})
+
+
+def _family(run_id: UUID) -> list[UUID]:
+    """The run, those that it comes from, and all that these have started: what one is given goes on to others."""
+    runs, first = WorkflowRun.objects.using(database()), run_id
+    while (parent := runs.filter(pk=first).values_list("parent_id", flat=True).first()) is not None:
+        first = parent
+    found = below = [first]
+    while below := list(runs.filter(parent__in=below).values_list("pk", flat=True)):
+        found = found + below
+    return found
 
 
 def editor_names(request: ApprovalRequest) -> frozenset[str]:

@@ -364,4 +364,12 @@ GUARDS = (
         ":\n",
         ROUND + "test_who_asked_does_not_choose_who_decides_by_lending_another_s_right",
     ),
+    Guard(
+        "who has changed a child or a parent by hand is known",
+        "P9",
+        "rights.py",
+        "filter(run__in=_family(run_id), ",
+        "filter(run=run_id, ",
+        ROUND + "test_who_has_changed_the_parent_by_hand_does_not_approve_what_its_child_asks",
+    ),
 )

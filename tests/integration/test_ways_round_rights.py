@@ -5,7 +5,23 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 
-from durableflows import Approvers, Band, Facts, FactsChanged, InvalidState, Money, NotAllowed, NotFoundError, Run, api
+from durableflows import (
+    Approvers,
+    Band,
+    Facts,
+    FactsChanged,
+    InvalidState,
+    Money,
+    NotAllowed,
+    NotFoundError,
+    Run,
+    StepReturn,
+    Workflow,
+    api,
+    approval,
+    child,
+    step,
+)
 from durableflows.core.payload import sha256
 from durableflows.core.states import ApprovalState
 from durableflows.models import ApprovalRequest, RunEvent
@@ -258,8 +274,57 @@ def test_who_asked_does_not_choose_who_decides_by_lending_another_s_right(world:
     assert list(waiting_for(again(tom), now=world.clock.now())) == [other]
     assert is_refused(own, tom)
     assert is_refused(edited, tom)
-    assert may_answer(other, again(tom))
+    assert [may_answer(one, again(tom)) for one in (own, edited, other)] == [False, False, True]
 
     api.delegate(tom, by=gil, until=until + timedelta(days=1), reason="so it is")
     assert waiting_for(again(tom), now=world.clock.now()).count() == 3
     assert answer(own, tom).state == answer(edited, tom).state == ApprovalState.APPROVED
+
+
+def nested() -> type[Workflow[GrantState]]:
+    """It is asked in a child first, and then in the parent, which takes over whom the child has found."""
+    grant(permission=APPROVE, shows=amount_alone)
+
+    class Outer(Workflow[GrantState]):
+        name, deadline = "outer", timedelta(days=60)
+
+        @step(start=True, to="after")
+        def begin(self, run: Run[GrantState]) -> StepReturn:
+            return child("grant", {"amount": run.state.amount, "to": run.state.to}, then=self.after)
+
+        @step(to="sign_off")
+        def after(self, run: Run[GrantState]) -> None: ...
+
+        sign_off = approval(
+            title="Once more {amount}", shows=amount_alone, permission=APPROVE, approved="end", rejected="end"
+        )
+
+        @step(end=True)
+        def end(self, run: Run[GrantState]) -> None: ...
+
+    return Outer
+
+
+def test_who_has_changed_the_parent_by_hand_does_not_approve_what_its_child_asks(world: World):
+    """R27: the child is given what was changed."""
+    run, operator = api.start(nested(), {"amount": USD_500}), person("op", APPROVE, OPERATE)
+    api.pause(run.pk, reason="to look")
+    api.edit(run.pk, by=operator, reason="so", changes={"to": "me"})
+    api.resume(run.pk, reason="go on")
+    world.run_until_idle()
+
+    request = ApprovalRequest.objects.get(run__parent=run)
+    assert is_refused(request, operator)
+    assert not waiting_for(again(operator), now=world.clock.now()).exists()
+
+
+def test_who_has_changed_the_child_by_hand_does_not_approve_what_its_parent_asks(world: World):
+    """R27: the parent is given what the child has found."""
+    run, operator = api.start(nested(), {"amount": USD_500}), person("op", APPROVE, OPERATE)
+    world.run_until_idle()
+    asked_first = ApprovalRequest.objects.get(run__parent=run)
+    change_by_hand(asked_first, operator, to="me")
+    answer(asked_first, person("mia", APPROVE))
+    world.run_until_idle()
+
+    assert is_refused(ApprovalRequest.objects.get(run=run), operator)
