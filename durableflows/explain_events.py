@@ -172,7 +172,8 @@ def _request_closed(fact: Fact) -> Said:
 def _asked_of(text: str, fact: Fact) -> str:
     """Who is asked: a bare permission, or words for people, groups and names."""
     asked = fact.text("asked")
-    return _with(f"{text} of those with the right", asked) if " " not in asked else f"{text} of {asked}"
+    is_permission = " " not in asked and "." in asked
+    return _with(f"{text} of those with the right", asked) if is_permission else f"{text} of {asked}"
 
 
 def _escalated(fact: Fact) -> Said:

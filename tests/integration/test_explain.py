@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from durableflows import NeedsHuman, Transient, UnknownOutcome, api, claims, explain, explain_rows, journal, leases
 from durableflows.core import registry
-from durableflows.explain_words import moment, plain, reference_of
+from durableflows.explain_events import say
+from durableflows.explain_words import Fact, moment, plain, reference_of
 from durableflows.models import SideEffect, StepRun, Worker, WorkflowRun
 from durableflows.services import sweeps
 from durableflows.testing import Boundary, Crash, World, crash_at, open_request, virtual
@@ -333,3 +334,17 @@ def test_plain_text_says_that_it_was_cut():
     assert plain("ab\tc") == "ab c"
     assert plain("x" * 20, 10) == "x" * 9 + "…"
     assert plain(uuid4())
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("shop.approve_order", "Nobody answered in time; now asked of those with the right: shop.approve_order"),
+        ("carla", "Nobody answered in time; now asked of carla"),
+        ("members of board or ada", "Nobody answered in time; now asked of members of board or ada"),
+    ],
+)
+def test_who_is_asked_next_is_a_right_a_group_or_somebody(asked: str, words: str):
+    fact = Fact("approval.escalated", "sign_off", "", {"asked": asked}, timezone.now())
+
+    assert say(fact) == (words, "waiting")

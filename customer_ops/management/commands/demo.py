@@ -110,8 +110,9 @@ def _welcome(here: Place, first: str) -> str:
     flower_address = f"{here.flower_url}/" if flower.is_installed() else "not installed"
     rows = (
         ("Support desk", f"{here.url}/", "as agent"),
-        ("Decisions", f"{here.url}/admin/", "as manager (refunds above USD 500.00), director or admin"),
-        ("Runs", f"{here.url}/admin/durableflows/", "as admin"),
+        ("Decisions", f"{here.url}/durableflows/inbox/", "as manager (refunds above USD 500.00), director or admin"),
+        ("Runs", f"{here.url}/durableflows/runs/", "as manager, to look; as director or admin, to act"),
+        ("Admin", f"{here.url}/admin/", "as manager, director or admin"),
         ("Step tasks", flower_address, f"as {flower.NAME}, in Flower"),
         ("Mails", f"{here.mails_url}/", "no log-in: what went out to customers"),
         (
@@ -128,7 +129,8 @@ def _welcome(here: Place, first: str) -> str:
   {"Logs":<17}{here.folder / "logs"}
 {first}
   Try: as agent, refund part of an order under USD 500.00 and reload its page. Then one above: it waits for a manager,
-  who finds it in the admin under "Approval requests". Kill any process in between, with -9 too: the demo ends, and
-  `make demo` goes on where it was; nothing is lost or paid twice. Flower only watches: without it all goes on.
+  who finds it in the inbox and by a mail, may approve less, or asks you something first. Kill any process in between,
+  with -9 too: the demo ends, and `make demo` goes on where it was; nothing is lost or paid twice. Flower only watches:
+  without it all goes on.
 
   Ctrl-C stops everything; `make demo` starts again on the same data."""
