@@ -1,6 +1,6 @@
 """Guards of decisions: who may, what was shown, until when, how many; and whether it still holds when the run wakes."""
 
-from tests.guards.finders import ABANDON, DECIDING, ENDING, INPUT, OPERATORS, PAGES, SENDS, TENANTS, WAKE
+from tests.guards.finders import ABANDON, BESIDE, DECIDING, ENDING, INPUT, PAGES, SENDS, TENANTS, WAKE
 from tests.guards.values import Guard
 
 GUARDS = (
@@ -124,7 +124,7 @@ GUARDS = (
         "services/approvals.py",
         "    if run.checkpoint_sequence != seen.checkpoint or seen.facts is None:\n",
         "    if seen.facts is None:\n",
-        OPERATORS + "test_an_answer_that_waited_for_an_edit_is_about_the_new_facts",
+        BESIDE + "test_facts_of_a_checkpoint_that_is_no_more_decide_nothing",
     ),
     Guard(
         "a decision is bound to what was shown",
