@@ -128,7 +128,7 @@ def check_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) ->
 
 
 def check_housekeeping(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W018: workers start no ticker. W019: nor does this app's, for want of `install`. Nothing would be swept then."""
+    """W019: workers start no ticker. W020: nor does this app's, for want of `install`. Nothing would be swept then."""
     found: list[checks.CheckMessage] = []
     if getattr(django_settings, "DURABLEFLOWS", {}).get("TICKER") is False:
         hint = "Leave TICKER out; or keep `manage.py durableflows ticker` running beside the workers, and silence this."
@@ -136,7 +136,7 @@ def check_housekeeping(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
             checks.Warning(
                 "TICKER is off: workers send no retries, timers or lost messages, and free no leases",
                 hint=hint,
-                id="durableflows.W018",
+                id="durableflows.W019",
             )
         )
     app = current_app
@@ -147,7 +147,7 @@ def check_housekeeping(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
             checks.Warning(
                 f"the Celery app {app.main} does not know durableflows: its workers do no periodic job",
                 hint=hint,
-                id="durableflows.W019",
+                id="durableflows.W020",
             )
         )
     return found

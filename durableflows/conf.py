@@ -59,7 +59,8 @@ class Settings:
     SECRETS: str = ""
     """Callable(name) that gives a secret's value as text, for `run.secret`. Empty: steps can look none up."""
     REFUSE_SECRETS: bool = True
-    """Refuse to store what looks like a key or token: in states, results, items, arguments, facts and signals."""
+    """Refuse to store what looks like a key or token: in states, results, items, arguments, facts and signals; in
+    states also a text in a field that is called a password or a key."""
     TICKER: bool = True
     """Workers start a ticker. Without it, run `manage.py durableflows ticker` as a process of its own."""
     HEALTH_LATE_SECONDS: float = 120.0

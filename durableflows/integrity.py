@@ -10,7 +10,7 @@ from enum import StrEnum
 from durableflows import journal
 from durableflows.conf import settings
 from durableflows.core.payload import JSON, check_size, keyed_digest
-from durableflows.core.secrecy import find_secret
+from durableflows.core.secrecy import find_named_secret, find_secret
 from durableflows.errors import ChangedOutside, InvalidState
 from durableflows.models import StepRun, WorkflowRun
 
@@ -38,7 +38,7 @@ def seal(run: WorkflowRun, data: dict[str, JSON], sequence: int) -> None:
 def check_fits(run: WorkflowRun, data: dict[str, JSON]) -> None:
     """Raise InvalidState for a checkpoint that is too large, or holds a secret."""
     check_size(data, settings().MAX_STATE_BYTES, f"the state of {run.workflow} run {run.pk}")
-    refuse_secrets(data, f"the state of {run.workflow}")
+    refuse_secrets(data, f"the state of {run.workflow}", named=True)
 
 
 def seal_as_it_is(run: WorkflowRun) -> None:
@@ -47,12 +47,13 @@ def seal_as_it_is(run: WorkflowRun) -> None:
     run.data_digest = keyed_digest(_sealed(run), key)
 
 
-def refuse_secrets(data: JSON, what: str) -> None:
-    """Refuse what would be stored and is a secret by its form (P14).
+def refuse_secrets(data: JSON, what: str, *, named: bool = False) -> None:
+    """Refuse what would be stored and is a secret by its form, or by the name of its field (P14).
 
-    Raises InvalidState, which names the place and not the value
+    named    names count: those of a state are the project's own, while arguments and answers have names of others
+    Raises   InvalidState, which names the place and not the value
     """
-    where = find_secret(data) if settings().REFUSE_SECRETS else ""
+    where = (find_secret(data) or (find_named_secret(data) if named else "")) if settings().REFUSE_SECRETS else ""
     if where:
         raise InvalidState(
             f"{what}: {where} looks like a key or token, and would be stored. Keep SecretRef(name=...) there, and let "

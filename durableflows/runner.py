@@ -37,7 +37,7 @@ from durableflows.core.outcomes import (
     Question,
     Refused,
 )
-from durableflows.core.payload import JSON, check_size, storable_text
+from durableflows.core.payload import JSON, check_size, mask_texts, storable_text
 from durableflows.core.returned import Place, directive_of
 from durableflows.core.secrecy import mask_text
 from durableflows.core.undo import UNDOES, arguments_of
@@ -184,9 +184,12 @@ def _with_people(spec: ApprovalSpec, question: Question, context: RunContext) ->
 
 
 def question_of(spec: ApprovalSpec, context: RunContext) -> Question:
-    """Compute what a person is asked: the user's facts, the title with their names filled in, and the amount."""
+    """Compute what a person is asked: the user's facts, the title with their names filled in, and the amount.
+
+    What looks like a secret is masked in the context, which often quotes others; what is bound is left as it is
+    """
     facts = spec.shows(context).dump()
-    binding, shown = facts["binding"], facts["context"]
+    binding, shown = facts["binding"], mask_texts(facts["context"])
     assert isinstance(binding, dict)
     assert isinstance(shown, dict)
     given = spec.amount(context) if callable(spec.amount) else None

@@ -151,6 +151,13 @@ def redact(value: JSON) -> JSON:
     return value
 
 
+def mask_texts(value: JSON) -> JSON:
+    """Mask secrets inside the texts of a value, whatever the names beside them: for what is stored and shown."""
+    if isinstance(value, dict):
+        return {name: mask_texts(item) for name, item in value.items()}
+    return [mask_texts(item) for item in value] if isinstance(value, list) else _map_text(value, mask_text)
+
+
 def _map_text(value: JSON, change: Callable[[str], str]) -> JSON:
     if isinstance(value, str):
         return change(value)

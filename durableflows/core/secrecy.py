@@ -25,21 +25,40 @@ _NAME = (
     r"|credential|signature|cookie)"
 )
 _QUOTED = r"\"[^\"]*\"|'[^']*'"
-_TEXT_RULES = (
-    # https://user:password@host: the host stays, it says which service failed
-    (re.compile(r"(?<=://)[^\s/@:]{0,200}:[^\s/@]{1,500}(?=@)"), MASK),
+_NEW = r"(?!\[redacted\])"  # what is masked already stays as it is: a text may pass here several times
+_ADDRESS = re.compile(r"(?<=://)[^\s/@:]{0,200}:[^\s/@]{1,500}(?=@)")
+"""https://user:password@host: the host stays, it says which service failed."""
+_HINT = re.compile(
+    r"key|token|secret|passw|pwd|authorization|credential|signature|cookie|[?&]sig=|header value", re.IGNORECASE
+)
+"""What each rule by name needs: most texts have nothing of it, and are done with at once."""
+_NAME_RULES = (
     # addresses and keyword arguments; `key` alone is a secret in addresses only, elsewhere it names a business key
-    (re.compile(rf"({_NAME}|(?<=[?&])(?:key|sig))=(?:{_QUOTED}|[^&\s#;,'\"<>)\]}}]+)", re.IGNORECASE), rf"\1={MASK}"),
-    # JSON, headers and reprs: "password": "x", Authorization: Bearer x
     (
-        re.compile(rf"({_NAME}['\"]?\s*:\s*)(?:(?:bearer|basic)\s+)?(?:{_QUOTED}|[^\s,;&'\"}}\])]+)", re.IGNORECASE),
+        re.compile(rf"({_NAME}|(?<=[?&])(?:key|sig))={_NEW}(?:{_QUOTED}|[^&\s#;,'\"<>)\]}}]+)", re.IGNORECASE),
+        rf"\1={MASK}",
+    ),
+    # JSON, headers and reprs: "password": "x", Authorization: Bearer x, b"password": b"x"
+    (
+        re.compile(
+            rf"({_NAME}['\"]?\s*:\s*){_NEW}(?:(?:bearer|basic)\s+)?(?:b?(?:{_QUOTED})|[^\s,;&'\"}}\])]+)", re.IGNORECASE
+        ),
         rf"\1{MASK}",
     ),
+    # pairs, as libraries print headers and parameters: ("password", "x"); assignments: password = "x"
+    (re.compile(rf"({_NAME}(?:['\"]\s*,|\s*=)\s*)b?(?:{_QUOTED})", re.IGNORECASE), rf"\1{MASK}"),
+    # what HTTP libraries say of a header that they refuse: its value, and not its name
+    (re.compile(rf"(header value:?\s+)b?(?:{_QUOTED})", re.IGNORECASE), rf"\1{MASK}"),
+)
+_FORM_RULES = (
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1 {MASK}"),
     (re.compile(r"\b(?:(?:sk|rk|pk)_(?:live|test)|whsec)_\w{4,}"), MASK),
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), MASK),
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MASK),
 )
+# Names of fields that hold nothing but a secret: a state that has a text there is refused.
+_PLAIN_WORDS = frozenset({"password", "passwd", "passphrase", "pwd", "apikey", "cvc", "cvv"})
+_PLAIN_PAIRS = _PAIRS | {("client", "secret")}
 # Forms that nothing but a secret has.
 _KEYS = (
     re.compile(r"\b(?:(?:sk|rk)_(?:live|test)|whsec)_\w{8,}"),
@@ -63,9 +82,34 @@ def is_secret_name(name: str, value: object = "") -> bool:
 
 def mask_text(text: str) -> str:
     """Mask secrets inside a text: passwords in addresses, `key=…`, bearer headers, key formats, card numbers."""
-    for pattern, replacement in _TEXT_RULES:
+    text = _ADDRESS.sub(MASK, text)
+    rules = (*_NAME_RULES, *_FORM_RULES) if _HINT.search(text) else _FORM_RULES
+    for pattern, replacement in rules:
         text = pattern.sub(replacement, text)
     return _CARD.sub(_mask_card, text)
+
+
+def find_named_secret(value: object, path: str = "") -> str:
+    """Say where in a JSON value a text stands under the name of a password, a key or a card's number; '' for nowhere.
+
+    Only texts count: `password_changed` may be true, and a reference to a secret is an object.
+    """
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            where = f"{path}.{name}" if path else str(name)
+            if isinstance(part, str) and part and is_plain_secret_name(str(name)):
+                return where
+            if found := find_named_secret(part, where):
+                return found
+    elif isinstance(value, list | tuple):
+        return next((found for n, part in enumerate(value) if (found := find_named_secret(part, f"{path}[{n}]"))), "")
+    return ""
+
+
+def is_plain_secret_name(name: str) -> bool:
+    """Does a field of this name hold nothing but a secret? It ends so: `password_hint` and `api_key_id` do not."""
+    words = [word.lower() for word in _WORD_BORDER.split(name) if word]
+    return bool(words) and (words[-1] in _PLAIN_WORDS or tuple(words[-2:]) in _PLAIN_PAIRS)
 
 
 def find_secret(value: object, path: str = "") -> str:

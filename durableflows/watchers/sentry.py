@@ -2,8 +2,9 @@
 
 Loud: an error in the project's code, and whatever needs a person. Silent: tries that are left, waits, holds, cancels,
 and failures that were declared. Uses the client of the project's own `sentry_sdk.init`; without one it does nothing. An
-event carries ids, classes, stack frames without their variables, and the error's text as the rows keep it.
-Source: design, section 5; P14.
+event carries ids, classes, stack frames without their variables, and the error's text as the rows keep it. From events
+of others the variables of the engine's frames are taken, and secrets from their breadcrumbs.
+Source: design, section 5; P14; R38.
 """
 
 import re
@@ -15,11 +16,12 @@ from typing import Any
 import sentry_sdk
 from sentry_sdk.crons import capture_checkin
 from sentry_sdk.integrations.logging import ignore_logger
+from sentry_sdk.scope import add_global_event_processor
 from sentry_sdk.utils import event_from_exception
 
 from durableflows.core.classify import describe
 from durableflows.core.outcomes import Failed
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, redact
 from durableflows.core.secrecy import mask_text
 from durableflows.core.states import ParkedReason
 from durableflows.models import RunEvent, StepAttempt, WorkflowRun
@@ -51,6 +53,7 @@ class Issues(Watcher):
         for name in OURS:
             ignore_logger(name)
         lost_workers.leave_out()
+        add_global_event_processor(_guarded)
         self._checked_in = 0.0
 
     def begin(self, attempt: Attempt) -> None:
@@ -182,9 +185,21 @@ def _say_as_stored(event: Event, error: BaseException) -> None:
 
 
 def _scrubbed(event: Any) -> Any:
-    """Drop the variables of all frames: they are arguments, states and facts."""
+    """Drop the variables of all frames, which are arguments, states and facts; mask secrets in all texts."""
     for frame in _frames(event):
         frame.pop("vars", None)
+    return redact(event)
+
+
+def _guarded(event: Any, hint: Any) -> Any:
+    """An event that somebody else made: the engine's log lines, a view that called a verb, the project's own."""
+    if str(event.get("logger") or "").partition(".")[0] == "durableflows":
+        return _scrubbed(event)
+    for frame in _frames(event):
+        if str(frame.get("module") or "").partition(".")[0] == "durableflows":
+            frame.pop("vars", None)
+    if event.get("breadcrumbs"):
+        event["breadcrumbs"] = redact(event["breadcrumbs"])
     return event
 
 

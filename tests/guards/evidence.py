@@ -3,6 +3,10 @@
 from tests.guards.finders import CHILDREN, INTEGRITY, RECORDED, REFERENCES, ROTATE, VERIFY
 from tests.guards.values import Guard
 
+NO_SECRET = (
+    "tests/integration/test_no_secret_anywhere.py::"
+    "test_no_secret_is_found_in_anything_that_is_stored_shown_or_sent[alone]"
+)
 GUARDS = (
     Guard(
         "a checkpoint is sealed, and a claim looks at the seal",
@@ -179,5 +183,46 @@ GUARDS = (
         '        "an effect of it is looked up once more": Exists(effects.filter(audit_at__isnull=False)),\n',
         "",
         "tests/integration/test_cleanup.py::test_what_somebody_may_still_need_is_kept_and_the_reason_said",
+    ),
+    Guard(
+        "a run goes as it was archived, or stays",
+        "P13",
+        "services/cleanup.py",
+        "    if keeping is not None and archives.digest_of_rows(run_id) != (keeping.rows, keeping.rows_sha256):",
+        "    if False:",
+        "tests/integration/test_archive.py::test_what_was_changed_while_it_was_kept_stays_and_is_kept_as_it_is_then",
+    ),
+    Guard(
+        "an archive is read back before a row goes",
+        "P13",
+        "archives.py",
+        "    if _hash_at(storage, stored) != whole:",
+        "    if _hash_at(storage, stored) is None:",
+        "tests/integration/test_archive.py::"
+        "test_a_storage_that_fails_leaves_the_rows_and_says_so_and_the_next_time_it_is_kept_once[lose_a_byte]",
+    ),
+    Guard(
+        "an error is logged as its text, without the variables of its frames",
+        "P14",
+        "core/log_lines.py",
+        "            record.exc_info = (type(error), _stand_in(error), None)\n",
+        "",
+        NO_SECRET,
+    ),
+    Guard(
+        "what the engine logs of an error is masked",
+        "P14",
+        "core/log_lines.py",
+        'plainly(mask_text("".join(traceback.format_exception(error))))',
+        'plainly("".join(traceback.format_exception(error)))',
+        NO_SECRET,
+    ),
+    Guard(
+        "what looks like a secret is masked in what people are shown",
+        "P14",
+        "runner.py",
+        'mask_texts(facts["context"])',
+        'facts["context"]',
+        NO_SECRET,
     ),
 )

@@ -81,7 +81,7 @@ def test_a_start_up_check_says_when_nobody_schedules_them(settings: LazySettings
     untold = [one.id for one in check_housekeeping(None)]
     foreign.steps["worker"].add(TickerStep)
 
-    assert (off, untold) == (["durableflows.W018"], ["durableflows.W019"])
+    assert (off, untold) == (["durableflows.W019"], ["durableflows.W020"])
     assert check_housekeeping(None) == []
     assert callable(install)
 

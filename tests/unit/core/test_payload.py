@@ -21,6 +21,7 @@ from durableflows.core.payload import (
     storable,
     unstorable_in,
 )
+from durableflows.core.secrecy import find_named_secret
 
 
 class Colour(StrEnum):
@@ -164,8 +165,42 @@ def test_unstorable_is_named() -> None:
         ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY----- x", "[redacted] x"),
         ("nothing secret, 10.00 USD", "nothing secret, 10.00 USD"),
         ([1, None, True, 2.5], [1, None, True, 2.5]),
+        ("[('api_key', 'SECRET1'), ('page', '2')]", "[('api_key', [redacted]), ('page', '2')]"),
+        ("{b'x-api-key': b'SECRET1'}", "{b'x-api-key': [redacted]}"),
+        ('password = "SECRET3" # typed', "password = [redacted] # typed"),
+        ("Illegal header value b'SECRET2\\n'", "Illegal header value [redacted]"),
     ],
 )
 def test_redact(value: JSON, shown: object) -> None:
     """R38, P14: secrets go, the rest of the message stays useful."""
     assert redact(value) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://h/v1?api_key=SECRET1&id=1 {'Authorization': 'Bearer SECRET2'}",
+        "password = 'x', [('token', 'y')], header value: 'z', card 4242 4242 4242 4242, https://u:p@h/",
+    ],
+)
+def test_what_is_masked_twice_is_as_it_was_masked_once(text: str) -> None:
+    """A text passes many doors: an error's, a row's, a log line's, a page's."""
+    once = redact(text)
+
+    assert redact(once) == once
+
+
+@pytest.mark.parametrize(
+    ("data", "where"),
+    [
+        ({"password": "x"}, "password"),
+        ({"login": {"apiKey": "x"}}, "login.apiKey"),
+        ({"cards": [{"card_number": "4242"}]}, "cards[0].card_number"),
+        ({"client_secret": "x"}, "client_secret"),
+        ({"password": "", "password_changed": True, "password_hint": "the dog", "api_key_id": "k1"}, ""),
+        ({"password": {"name": "payments/password"}, "token": "next page", "secret": "of success"}, ""),
+    ],
+)
+def test_texts_that_stand_under_the_name_of_a_secret_are_found(data: JSON, where: str) -> None:
+    """R38."""
+    assert find_named_secret(data) == where
