@@ -16,7 +16,7 @@ from durableflows.testing.faults import Schedule, parse
 from durableflows.testing.play import Outcome, Simulation
 from durableflows.testing.promises import Standing
 from durableflows.testing.report import Report
-from durableflows.testing.scenarios import Scenario, of
+from durableflows.testing.scenarios import Scenario, left_out, of
 from durableflows.testing.schedules import Survey, plan
 from durableflows.testing.shrink import shrink
 from durableflows.transactions import database
@@ -51,7 +51,7 @@ def faulttest(
     if schedules < 1:
         raise InvalidState(f"{schedules} schedules: at least 1 is needed")
     scenario = of(workflow, start, **given)
-    report = Report(scenario.name, scenario.workflow, seed)
+    report = Report(scenario.name, scenario.workflow, seed, left_out=left_out(scenario))
     began = time.monotonic()
     with stage(scenario) as played:
         calm = played.play(Schedule())

@@ -28,6 +28,8 @@ class Report:
     posts: dict[str, Cell] = field(default_factory=dict)
     failures: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
+    left_out: list[str] = field(default_factory=list)
+    """What no schedule plays, because the scenario does not say how it looks."""
 
     @property
     def holds(self) -> bool:
@@ -50,6 +52,7 @@ class Report:
     def merged(cls, parts: "list[Report]") -> "Report":
         """One report of what several processes played."""
         whole = cls(parts[0].scenario, parts[0].workflow, parts[0].seed) if parts else cls("", "", 0)
+        whole.left_out = parts[0].left_out if parts else []
         for part in parts:
             whole.played += part.played
             whole.standings.update(part.standings)
@@ -75,7 +78,17 @@ class Report:
     @property
     def text(self) -> str:
         """The whole report for people."""
-        return "\n".join([self.summary, "", *matrix_lines(self), "", *_post_lines(self), *failure_lines(self)]).rstrip()
+        return "\n".join(
+            [
+                self.summary,
+                "",
+                *matrix_lines(self),
+                "",
+                *_post_lines(self),
+                *_left_out_lines(self),
+                *failure_lines(self),
+            ]
+        ).rstrip()
 
     def __str__(self) -> str:
         return self.text if self.holds else "\n".join([self.summary, *failure_lines(self)])
@@ -94,6 +107,7 @@ class Report:
             "matrix": [
                 {"boundary": row, "provider": column, **_numbers(cell)} for (row, column), cell in self.matrix.items()
             ],
+            "left_out": self.left_out,
             "messages": [{"fault": post, **_numbers(cell)} for post, cell in self.posts.items()],
             "failures": [
                 {
@@ -152,6 +166,10 @@ def _post_lines(report: Report) -> list[str]:
         for what, names in met.items()
         if names
     ]
+
+
+def _left_out_lines(report: Report) -> list[str]:
+    return ["", "Not played:", *(f"  {one}" for one in report.left_out)] if report.left_out else []
 
 
 def failure_lines(report: Report) -> list[str]:

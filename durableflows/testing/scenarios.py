@@ -122,3 +122,19 @@ def _bare(name: str) -> Scenario:
             f"function that gives the state under @scenario({type(definition.workflow).__name__})"
         ) from error
     return Scenario(name=name, workflow=name, rows=lambda: state)
+
+
+def left_out(scenario: Scenario) -> list[str]:
+    """What the workflow's effects can meet and the scenario gives no words for, so that no schedule plays it."""
+    effects = sorted(scenario.definition.effects.values(), key=lambda effect: effect.name)
+    found = [
+        f"{effect.name}: an answer that says accepted and not done yet (give pending=)"
+        for effect in effects
+        if effect.accepted is not None and effect.name not in scenario.pending
+    ]
+    found += [
+        f"{effect.name}: events about it (give events=)"
+        for effect in effects
+        if effect.event is not None and effect.name not in scenario.events
+    ]
+    return found

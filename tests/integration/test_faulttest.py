@@ -62,6 +62,22 @@ def standing_of(line: str, **given: Any) -> str:
 
 
 @pytest.mark.django_db
+def test_what_no_schedule_plays_is_said():
+    """A report that is silent about it would read as if all had held."""
+    books = Provider()
+    with registry.isolated():
+        workflow = pay_workflow(books, pay_effect(books, event=read_event))
+        bare = faulttest(workflow, {"amount": 5}, schedules=1)
+    pending, events = bare.left_out
+
+    assert pending == "test.pay: an answer that says accepted and not done yet (give pending=)"
+    assert events == "test.pay: events about it (give events=)"
+    assert f"Not played:\n  {pending}\n  {events}" in bare.text
+    assert bare.data["left_out"] == [pending, events]
+    assert played().left_out == []
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("provider", [{}, {"key_window": None}, NEITHER], ids=["keys", "lookup only", "neither"])
 def test_promises_hold_whatever_the_provider_can_do(provider: dict[str, Any]):
     report = played(schedules=50, ask=True, **provider)
