@@ -4,8 +4,8 @@ Every writer of rows opens its transaction here. No outside call and no user cod
 """
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -36,6 +36,20 @@ def database() -> str:
 def atomic() -> AbstractContextManager[None]:
     """A transaction that joins one that is open already."""
     return transaction.atomic(using=database())
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Let PostgreSQL run the queries of the block as they are.
+
+    It compiles what it takes for long. A query of many small parts is compiled longer than it runs.
+    """
+    with atomic():
+        connection = connections[database()]
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL jit = off")
+        yield
 
 
 def transact(function: Callable[P, T]) -> Callable[P, T]:

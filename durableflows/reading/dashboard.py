@@ -24,7 +24,7 @@ from durableflows.reading.providers import WORDS
 from durableflows.reading.standing import now_of
 from durableflows.reading.workers import ago
 from durableflows.selectors import Seen, seen_by
-from durableflows.transactions import database
+from durableflows.transactions import database, uncompiled
 
 Context = dict[str, Any]
 
@@ -46,11 +46,12 @@ def seen(request: HttpRequest) -> Seen:
 
 def dashboard(request: HttpRequest, most: int) -> Context:
     """All that the page shows: six queries, and what the rights take. `most`: of the newest ends."""
-    now = now_of(request)
-    found = ends.lately(seen(request), now, most=most)
+    now, sight = now_of(request), seen(request)
+    with uncompiled():
+        found, counted = ends.lately(sight, now, most=most), list(tiles.tiles(sight, now))
     words = [_words(hour) for hour in found.hours]
     return {
-        "tiles": list(tiles.tiles(seen(request), now)),
+        "tiles": counted,
         "ends": found,
         "most": f"{most:,}",
         "throughput": charts.throughput(found.hours, words),

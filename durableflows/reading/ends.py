@@ -18,7 +18,7 @@ from durableflows.transactions import database
 
 HOURS = 24
 HOUR = timedelta(hours=1)
-MOST_ENDS = 100_000
+MOST_ENDS = 50_000
 """So many of the newest ends are looked at, whoever may see them."""
 
 

@@ -40,7 +40,7 @@ def hold(name: str, by: UUID, *, minutes: float = 5, tenant: str = "") -> None:
 
 def test_each_worker_says_how_it_is_and_what_it_holds(client: Client):
     now = clock.now()
-    hold("first", worker("alive", swept_at=now))
+    hold("first", worker("alive", swept_at=now + timedelta(minutes=1)))  # "0 s ago", however long the test takes
     worker("leaves", draining_at=now)
     hold("late", worker(HOSTILE[:200], heartbeat_at=now - timedelta(minutes=3)), minutes=-2)
     hold("stray", new_token())
