@@ -13,7 +13,15 @@ from django.conf import settings as django_settings
 from django.core import checks
 from django.utils.module_loading import import_string
 
-from durableflows import checks_celery, checks_effects, checks_notices, checks_pages, classifiers, watching
+from durableflows import (
+    checks_approvals,
+    checks_celery,
+    checks_effects,
+    checks_notices,
+    checks_pages,
+    classifiers,
+    watching,
+)
 from durableflows.conf import problems
 from durableflows.tenants import load
 
@@ -24,6 +32,7 @@ def register() -> None:
         check_settings,
         check_database,
         *checks_celery.CHECKS,
+        *checks_approvals.CHECKS,
         *checks_effects.CHECKS,
         *checks_notices.CHECKS,
         *checks_pages.CHECKS,

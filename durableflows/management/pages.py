@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 
-from durableflows import checks, checks_celery, checks_effects, checks_notices, checks_pages, conf, errors
+from durableflows import (
+    checks,
+    checks_approvals,
+    checks_celery,
+    checks_effects,
+    checks_notices,
+    checks_pages,
+    conf,
+    errors,
+)
 from durableflows.boundaries import Boundary
 from durableflows.core.states import EndingReason
 from durableflows.doctor.findings import KNOWN, VERIFY_ONLY, Severity
@@ -51,7 +60,7 @@ CURES: Mapping[str, str] = {
     "run_halted": "Nothing: the step ends here.",
     "effect_open": "Nothing: the step goes on when the effect is settled.",
 }
-CHECKS = (checks, checks_celery, checks_effects, checks_notices, checks_pages)
+CHECKS = (checks, checks_approvals, checks_celery, checks_effects, checks_notices, checks_pages)
 """The modules whose system checks are listed."""
 WORDS_IN_ROWS: Mapping[str, str] = {
     "failed": "a step returned `fail(reason)`",
@@ -186,10 +195,13 @@ def crash_points() -> str:
 
 
 def check_ids() -> dict[str, tuple[str, str, str]]:
-    """Read each system check from the source: id -> (severity, message, cure)."""
+    """Read each system check from the source: id -> (severity, message, cure). Raises ValueError for an id of two."""
     found: dict[str, tuple[str, str, str]] = {}
     for module in CHECKS:
-        found |= _check_ids(ast.parse(inspect.getsource(module)))
+        more = _check_ids(ast.parse(inspect.getsource(module)))
+        if twice := found.keys() & more.keys():
+            raise ValueError(f"{', '.join(sorted(twice))}: an id of two checks, in {module.__name__} and before it")
+        found |= more
     return dict(sorted(found.items()))
 
 

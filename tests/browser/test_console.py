@@ -161,3 +161,15 @@ def test_a_refund_waits_for_a_provider_that_is_paused_by_hand_and_is_paid_once_i
     expect(page.get_by_role("status").first).to_contain_text("Requests leave for it again")
     reload_until(agent.page, "refunded")
     assert desk.paid_back(order) == [AMOUNT]
+
+
+def test_the_runs_about_an_object_have_room_on_its_admin_page(desk: Desk, visit: Visit) -> None:
+    """In a form's row, which is as wide as what stands in it."""
+    ask(visit(desk.url, "agent"), desk.take_order())
+    page = visit(desk.url, "admin").go("/admin/customer_ops/refundrequest/")
+    page.locator("#result_list tbody th a").first.click()
+
+    box = page.locator(".df-about").bounding_box()
+
+    assert box is not None
+    assert box["width"] > 200, box

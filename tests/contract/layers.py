@@ -299,6 +299,7 @@ EDGES = (
     "admin",
     "ticker",
     "checks_celery",
+    "checks_approvals",
     "checks_effects",
     "checks_notices",
     "checks_pages",

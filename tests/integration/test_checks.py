@@ -5,8 +5,12 @@ from django.conf import LazySettings
 from django.conf import settings as django_settings
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
+from durableflows import Approvers, Band, Escalate, Money
 from durableflows.checks import check_database
+from durableflows.checks_approvals import check_permissions
 from durableflows.checks_pages import check_log_in
+from durableflows.core import registry
+from tests.support.asking import grant
 
 
 @pytest.fixture
@@ -74,3 +78,27 @@ def test_a_project_without_pages_needs_no_log_in(settings: LazySettings):
     assert check_log_in(None) == []
     settings.ROOT_URLCONF = "tests.support.webhook_urls"
     assert check_log_in(None) == []
+
+
+def test_a_permission_that_no_model_declares_is_named_with_the_one_that_was_meant():
+    with registry.isolated():
+        grant(
+            amount="amount",
+            bands=[Band(Money(1, "USD"), by=None), Band(None, by=Approvers("auth.chnage_group"))],
+            on_expiry=Escalate("auth.delete_group", then=Escalate("moon.land", then="deny")),
+        )
+
+        said = [(one.id, one.msg) for one in check_permissions(None)]
+
+    which = "approval grant.sign_off asks people with the permission"
+    assert said == [
+        (
+            "durableflows.W021",
+            f"{which} 'auth.chnage_group', which no model declares, did you mean 'auth.change_group'?",
+        ),
+        ("durableflows.W021", f"{which} 'moon.land', which no model declares"),
+    ]
+
+
+def test_permissions_of_this_project_are_known():
+    assert check_permissions(None) == []
