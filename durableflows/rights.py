@@ -212,6 +212,15 @@ def editors_of(run_id: UUID) -> QuerySet[Any]:
     return users._base_manager.using(database()).filter(**{f"{users.USERNAME_FIELD}__in": names})
 
 
+def edited_by_name(request: ApprovalRequest, person: Any) -> str:
+    """Say that somebody of this person's name has changed by hand what is asked: an account that was made anew is no
+    editor of the request any more. '' for not at all.
+    """
+    if not request.exclude_requester or not editors_of(request.run_id).filter(pk=person.pk).exists():
+        return ""
+    return f"{_TO_WHO_MADE[EDITED]}: somebody else must decide"
+
+
 def _family(run_id: UUID) -> list[UUID]:
     """The run, those that it comes from, and all that these have started: what one is given goes on to others."""
     runs, first = WorkflowRun.objects.using(database()), run_id

@@ -372,4 +372,12 @@ GUARDS = (
         "filter(run=run_id, ",
         ROUND + "test_who_has_changed_the_parent_by_hand_does_not_approve_what_its_child_asks",
     ),
+    Guard(
+        "who has made the account anew has changed it by hand",
+        "P9",
+        "services/approvals.py",
+        " or edited_by_name(request, given.by)\n",
+        "\n",
+        ROUND + "test_who_has_made_the_account_anew_has_still_changed_it_by_hand",
+    ),
 )

@@ -328,3 +328,15 @@ def test_who_has_changed_the_child_by_hand_does_not_approve_what_its_parent_asks
     world.run_until_idle()
 
     assert is_refused(ApprovalRequest.objects.get(run=run), operator)
+
+
+def test_who_has_made_the_account_anew_has_still_changed_it_by_hand(world: World):
+    """R27."""
+    grant(permission=APPROVE)
+    operator, request = person("op", APPROVE, OPERATE), asked(world)
+    change_by_hand(request, operator, to="me")
+    operator.delete()
+
+    with pytest.raises(NotAllowed, match="you have changed by hand what is asked here"):
+        answer(request, person("op", APPROVE))
+    assert answer(request, person("mia", APPROVE)).state == ApprovalState.APPROVED
