@@ -3,7 +3,7 @@
 import pytest
 from django.contrib.auth.models import User
 
-from durableflows import api
+from durableflows import FactsChanged, api
 from durableflows.models import ApprovalDecision, ApprovalRequest, RequestView
 from tests.support.bonus import PERMISSION, SHOWN
 from tests.support.doors import Several, words_of
@@ -123,10 +123,14 @@ def test_nothing_chosen_decides_nothing(asked: ApprovalRequest, manager: User, b
     assert rows() == before
 
 
-def test_facts_that_changed_since_the_page_are_not_decided(asked: ApprovalRequest, manager: User) -> None:
+def test_facts_that_changed_since_the_page_are_not_decided(
+    asked: ApprovalRequest, manager: User, person: People
+) -> None:
     visit = Several(manager)
     digest = visit.look(asked).digest
     SHOWN["amount"] = 1
+    with pytest.raises(FactsChanged):  # from now on the request itself says the new ones
+        api.answer(asked.pk, "approve", by=person("second", PERMISSION), facts_digest=digest)
 
     assert visit.answer(asked, digest=digest).outcome == "changed"
     assert not ApprovalDecision.objects.exists()

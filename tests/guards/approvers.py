@@ -269,12 +269,12 @@ GUARDS = (
         LENT_RIGHTS + "test_giver_and_taker_are_one_vote",
     ),
     Guard(
-        "who has lent a right acts in the tenant",
+        "a right is one in the own tenants alone",
         "P9",
         "rights.py",
         "        if not self.acts_in(tenant):  # who is not active acts nowhere\n",
         "        if not tenant and self.person is None:\n",
-        LENT_RIGHTS + "test_both_act_in_the_tenant",
+        LENT_RIGHTS + "test_a_right_is_one_in_the_own_tenants_alone",
     ),
     Guard(
         "lists show nothing of the giver's other tenants",

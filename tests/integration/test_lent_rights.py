@@ -8,8 +8,10 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 
 from durableflows import NotAllowed, NotFoundError, api
+from durableflows.core.approvers import Approvers
 from durableflows.core.states import ApprovalState, RunState
 from durableflows.models import ApprovalRequest, Delegation, RunEvent, WorkflowRun
+from durableflows.rights import Standing
 from durableflows.selectors import may_answer, requests_for, waiting_for
 from durableflows.services import unanswerable
 from durableflows.testing import World
@@ -233,6 +235,14 @@ def test_both_act_in_the_tenant(world: World, giver: str, taker: str):
     assert is_refused(request, User.objects.get(username=taker))
     assert not may_answer(request, User.objects.get(username=taker))
     assert not waiting_for(User.objects.get(username=taker), now=world.clock.now()).exists()
+
+
+@override_settings(DURABLEFLOWS={"TENANTS_OF": "tests.support.tenants.of"})
+def test_a_right_is_one_in_the_own_tenants_alone():
+    gil, by = person("acme-gil", APPROVE), Approvers(permission=APPROVE)
+
+    assert Standing(gil).own_right(by, "acme") == APPROVE
+    assert Standing(gil).own_right(by, "other") == ""
 
 
 def test_who_acts_for_who_asked_could_not_answer_either(world: World):
