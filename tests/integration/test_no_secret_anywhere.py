@@ -92,11 +92,8 @@ def everywhere(
         default_integrations=False,
         integrations=[CeleryIntegration(), LoggingIntegration()],
     )
-    found = Everywhere()
     with logged() as pages:
-        yield found
-        for where, page in pages.items():
-            found.add(where, page.getvalue())
+        yield Everywhere(logs=pages)
     FAULTS.clear()
     sentry_sdk.init()
     watching._load.cache_clear()
@@ -169,7 +166,9 @@ def test_no_secret_is_found_in_anything_that_is_stored_shown_or_sent(
     look(everywhere, world, spans, mailoutbox)
 
     assert everywhere.leaks() == {}
-    assert all(everywhere.texts[where] for where in ("Sentry", "arguments of tasks", "archives", "mails"))
+    assert all(
+        everywhere.texts[where] for where in (*everywhere.logs, "Sentry", "arguments of tasks", "archives", "mails")
+    )
     if settings.DURABLEFLOWS["WATCHERS"]:
         kinds = ("run", "run-ledger", "run-people", "run-state", "run-history", "action", "inbox", "export", "health")
         assert {f"page durableflows:{kind}" for kind in kinds} <= set(everywhere.texts)

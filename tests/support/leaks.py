@@ -191,13 +191,16 @@ class Everywhere:
     """Texts by where they were found."""
 
     texts: dict[str, str] = field(default_factory=dict)
+    logs: Mapping[str, io.StringIO] = field(default_factory=dict)
 
     def add(self, where: str, text: str) -> None:
         """Look there too."""
         self.texts[where] = self.texts.get(where, "") + text
 
     def leaks(self) -> dict[str, tuple[list[str], str]]:
-        """Where a secret is, which ones, and the words around the first of them."""
+        """Where a secret is, which ones, and the words around the first of them. The logs are looked at, too."""
+        for where, page in self.logs.items():
+            self.texts[where] = page.getvalue()
         found = {where: found_in(text) for where, text in self.texts.items()}
         return {
             where: (names, _around(self.texts[where], SECRETS[names[0]])) for where, names in found.items() if names
