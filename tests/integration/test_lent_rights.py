@@ -241,7 +241,7 @@ def test_both_act_in_the_tenant(world: World, giver: str, taker: str):
 def test_a_right_is_one_in_the_own_tenants_alone():
     gil, by = person("acme-gil", APPROVE), Approvers(permission=APPROVE)
 
-    assert Standing(gil).own_right(by, "acme") == APPROVE
+    assert Standing(gil).own_right(by, "acme") == f"permission:{APPROVE}"
     assert Standing(gil).own_right(by, "other") == ""
 
 
