@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from tests.support.browser import LoggedIn, NoBrowser, Person, Visit, chromium
+from tests.support.browser import Kept, LoggedIn, NoBrowser, Person, Visit, chromium
 from tests.support.browser_grid import MAILS, STOCK, UNFOLD, Grid
 from tests.support.browser_refunds import Desk
 from tests.support.browser_shop import (
@@ -110,13 +110,17 @@ def browser() -> Iterator[Browser]:
         pytest.fail(str(missing), pytrace=False)
 
 
+@pytest.fixture(scope="session")
+def kept_windows() -> Kept:
+    return {}
+
+
 @pytest.fixture
-def visit(browser: Browser, logged_in: LoggedIn) -> Iterator[Visit]:
+def visit(browser: Browser, logged_in: LoggedIn, kept_windows: Kept) -> Iterator[Visit]:
     """`visit(url, "agent", width=360)`: a window of the agent."""
-    visit = Visit(browser, PASSWORD, logged_in)
+    visit = Visit(browser, PASSWORD, logged_in, kept_windows)
     yield visit
-    for person in visit.people:
-        person.close()
+    visit.close()
 
 
 @pytest.fixture(scope="session")

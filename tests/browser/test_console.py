@@ -108,13 +108,29 @@ def test_several_runs_are_paused_at_once_and_each_has_its_result(desk: Desk, vis
     expect(page.get_by_text("The run is paused: nothing more of it begins.")).to_have_count(2)
 
 
+def test_all_runs_of_a_list_are_paused_and_the_page_goes_on_by_itself(desk: Desk, visit: Visit) -> None:
+    ask(visit(desk.url, "agent"), desk.take_order())
+    page = open_run(visit(desk.url, "admin"))
+    page.get_by_role("link", name="All runs").click()
+    page.get_by_role("link", name="Waiting for people").click()
+
+    page.get_by_role("button", name="Pause all…", exact=True).click()
+    page.get_by_role("button", name=re.compile("^Look at the next")).click()
+    expect(page.get_by_role("heading", name=re.compile("^What it would do to"))).to_be_visible()
+    page.get_by_label("Reason").fill("maintenance")
+    page.get_by_role("button", name=re.compile("^Pause it: ")).click()
+
+    expect(page.get_by_role("status").last).to_contain_text(re.compile(r"\d+ of \d+ done"))
+    expect(page.get_by_text("The run is paused: nothing more of it begins.").first).to_be_visible()
+
+
 def test_an_order_sent_after_a_log_out_is_not_done_and_that_is_said(desk: Desk, visit: Visit) -> None:
     ask(visit(desk.url, "agent"), desk.take_order())
     admin = visit(desk.url, "admin")
     page = open_run(admin)
     page.get_by_role("link", name="Cancel it").click()
     page.get_by_label("Reason").fill("The customer keeps it.")
-    admin.context.clear_cookies(name="sessionid")
+    admin.lose_session()
 
     page.get_by_role("button", name="Cancel it").click()
     page.get_by_label("Username").fill("admin")

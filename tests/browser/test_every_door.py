@@ -91,7 +91,7 @@ def test_an_expired_session_decides_nothing_and_leads_back(
 ) -> None:
     """R24, R26: the answer is not taken before the log-in, and not by it."""
     order, (page,) = asked_at(door, desk, agent, manager)
-    manager.context.clear_cookies(name="sessionid")
+    manager.lose_session()
 
     decide(page, "Approve")
 

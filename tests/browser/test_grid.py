@@ -24,7 +24,7 @@ def cells() -> Iterator[object]:
 def test_a_page_fits_its_window_and_everybody(
     visit: Visit, grid: Grid, wanted_pictures: Path | None, sight: Sight, skin: str, width: int
 ) -> None:
-    person, findings = visit(grid.urls[skin], sight.person, width=width), []
+    person, findings = visit.look(grid.urls[skin], sight.person, width=width), []
     for scheme in ("light", "dark"):
         page = person.page
         page.emulate_media(color_scheme=scheme)

@@ -90,7 +90,7 @@ def test_an_answer_sent_after_a_log_out_is_not_taken_and_that_is_said(
     ask(agent, order)
     page = open_in_inbox(manager, order)
     link_to(page, order).click()
-    manager.context.clear_cookies(name="sessionid")
+    manager.lose_session()
 
     page.get_by_role("button", name="Approve").click()
     page.get_by_label("Username").fill("manager")

@@ -72,6 +72,7 @@ class Person:
     def __init__(self, browser: Browser, url: str, name: str = "", **options: Any) -> None:
         self.name, self.url = name or "somebody", url
         self.complaints: list[str] = []
+        self.has_session = True
         size = {"width": options.pop("width", DESK), "height": HEIGHT}
         self.context: BrowserContext = browser.new_context(base_url=url, viewport=size, locale="en-US", **options)  # type: ignore[arg-type]
         self.context.set_default_timeout(WAIT_MILLISECONDS)
@@ -104,6 +105,11 @@ class Person:
     def assert_quiet(self) -> None:
         """Fail with all that pages complained about."""
         assert not self.complaints, f"{self.name} at {self.page.url}: " + "; ".join(self.complaints)
+
+    def lose_session(self) -> None:
+        """Log out behind the pages' backs. What a page asks for by itself is answered 401 then, as it should be."""
+        self.context.clear_cookies(name="sessionid")
+        self.has_session = False
 
     def keep(self, folder: Path, name: str) -> list[Path]:
         """Keep what each window shows now: a picture, and its text."""
@@ -140,19 +146,22 @@ class Person:
         foreign = urlsplit(response.url).hostname != urlsplit(self.url).hostname
         if foreign and not response.url.startswith("data:"):
             self._complain(f"something was fetched from elsewhere: {response.url}")
+        elif response.status == 401 and not self.has_session:
+            return
         elif response.status >= 500 or (response.status >= 400 and not response.request.is_navigation_request()):
             self._complain(f"{response.url} was answered with {response.status}")
 
 
 LoggedIn = dict[tuple[str, str], Any]
+Kept = dict[tuple[str, str, int], Person]
 
 
 class Visit:
     """Opens windows for people. Who has logged in once at an address has the same session there the next time."""
 
-    def __init__(self, browser: Browser, password: str, logged_in: LoggedIn) -> None:
+    def __init__(self, browser: Browser, password: str, logged_in: LoggedIn, kept: Kept) -> None:
         self.people: list[Person] = []
-        self._browser, self._password, self._logged_in = browser, password, logged_in
+        self._browser, self._password, self._logged_in, self._kept = browser, password, logged_in, kept
 
     def __call__(self, url: str, name: str = "", **options: Any) -> Person:
         """Let somebody in; without a name nobody is logged in. Options are those of `Person`."""
@@ -167,3 +176,20 @@ class Visit:
         person = Person(self._browser, url, name, **options)
         self.people.append(person)
         return person
+
+    def look(self, url: str, name: str, *, width: int) -> Person:
+        """The person's window of this width, the same for all that only look at pages: to open one takes its time."""
+        key = (url, name, width)
+        if key not in self._kept:
+            self._kept[key] = self(url, name, width=width)
+        person = self._kept[key]
+        person.complaints.clear()
+        if person not in self.people:
+            self.people.append(person)
+        return person
+
+    def close(self) -> None:
+        """Close what was opened, and keep what is kept."""
+        for person in self.people:
+            if person not in self._kept.values():
+                person.close()
