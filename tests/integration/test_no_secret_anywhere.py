@@ -12,8 +12,6 @@ from django.conf import LazySettings
 from django.contrib.auth.models import User
 from django.core.mail import EmailMessage
 from django.test import Client
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sentry_sdk.integrations.celery import CeleryIntegration
@@ -48,6 +46,7 @@ from tests.support.leaks import (
 )
 from tests.support.refunds import person
 from tests.support.told_people import FAULTS, raising
+from tests.support.tracing import tracer_provider
 
 pytestmark = [pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
@@ -62,11 +61,7 @@ def read_secret(name: str) -> str:
 @pytest.fixture
 def spans() -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
-    provider = trace.get_tracer_provider()
-    if not isinstance(provider, TracerProvider):
-        provider = TracerProvider()
-        trace.set_tracer_provider(provider)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer_provider().add_span_processor(SimpleSpanProcessor(exporter))
     yield exporter
     exporter.shutdown()
 

@@ -8,7 +8,7 @@ import pytest
 from django.conf import LazySettings
 from django.db import transaction
 from opentelemetry import baggage, context, trace
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
@@ -20,6 +20,7 @@ from durableflows.models import ApprovalDecision, SideEffect, StepAttempt, Workf
 from durableflows.testing import World, open_request
 from tests.support.flows import Provider, act_then_raise, pay_effect, pay_workflow, raise_without_acting
 from tests.support.refunds import person
+from tests.support.tracing import tracer_provider
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,10 +54,8 @@ class BreakingExporter(SpanExporter):
 
 @pytest.fixture(scope="module", autouse=True)
 def provider_of_the_project() -> None:
-    provider = TracerProvider()
     for processor in (SimpleSpanProcessor(EXPORTED), Breaking(), SimpleSpanProcessor(BreakingExporter())):
-        provider.add_span_processor(processor)
-    trace.set_tracer_provider(provider)
+        tracer_provider().add_span_processor(processor)
 
 
 @pytest.fixture(autouse=True)

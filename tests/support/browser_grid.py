@@ -337,7 +337,7 @@ SIGHTS = (
     ),
     Sight("console-workers-hostile", _at(f"{CONSOLE}/workers/"), "admin", "Workflows that it knows"),
     Sight("not-found", _at("/orders/none/"), "agent", "no such"),
-    Sight("mails", _at("/"), "", "Your refund", skins=(MAILS,)),
+    Sight("mails", _at("/"), "", "Nothing here was sent on", skins=(MAILS,)),
     Sight("mail-hostile", _at("/?to=script"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),
     Sight("run-endless", _run("endless"), "manager", "refund", focus=".df", skins=ADMINS),
 )
