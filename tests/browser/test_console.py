@@ -99,6 +99,12 @@ def test_several_runs_are_paused_at_once_and_each_has_its_result(desk: Desk, vis
     page.get_by_role("link", name="Waiting for people").click()
 
     boxes = page.locator("#df-list [type=checkbox]")
+
+    def are_there() -> bool:
+        page.reload()
+        return boxes.count() >= 2
+
+    wait_for(are_there, seconds=WAIT_SECONDS, what="two runs that wait for people")
     boxes.nth(0).check()
     boxes.nth(1).check()
     page.get_by_role("button", name="Pause…", exact=True).click()
