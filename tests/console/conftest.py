@@ -49,6 +49,12 @@ def manager(person: Callable[..., User]) -> User:
 
 
 @pytest.fixture
+def operator(person: Callable[..., User]) -> User:
+    """Who may do every verb, and answer nothing."""
+    return person("operator", "durableflows.operate_run")
+
+
+@pytest.fixture
 def ask(asker: User) -> Callable[..., ApprovalRequest]:
     """Start a run and drive it to its question."""
 

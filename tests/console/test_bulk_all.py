@@ -26,11 +26,6 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def operator(person: People) -> User:
-    return person("operator", "durableflows.operate_run")
-
-
-@pytest.fixture
 def client(operator: User, browse: Browse) -> Client:
     return browse(operator)
 

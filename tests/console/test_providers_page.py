@@ -26,11 +26,6 @@ PAUSE, RESUME = "/durableflows/console/do/pause/bank/", "/durableflows/console/d
 
 
 @pytest.fixture
-def operator(person: People) -> User:
-    return person("operator", "durableflows.operate_run")
-
-
-@pytest.fixture
 def client(operator: User, browse: Browse) -> Client:
     return browse(operator)
 

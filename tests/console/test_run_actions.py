@@ -23,11 +23,6 @@ def page_of(run_id: Any, verb: str) -> str:
 
 
 @pytest.fixture
-def operator(person: People) -> User:
-    return person("operator", "durableflows.operate_run")
-
-
-@pytest.fixture
 def client(operator: User, browse: Browse) -> Client:
     return browse(operator)
 

@@ -22,11 +22,6 @@ def address(run_id: Any, page: str = "") -> str:
 
 
 @pytest.fixture
-def operator(person: People) -> User:
-    return person("operator", "durableflows.operate_run")
-
-
-@pytest.fixture
 def client(operator: User, browse: Browse) -> Client:
     return browse(operator)
 

@@ -29,7 +29,7 @@ from tests.support.payers import states
 FOLDER = ROOT / "docs" / "operations"
 MARKED = re.compile(r"^( *)<!-- played: (.+?) -->\n\1```sh\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 FENCES = re.compile(r"^ *```", re.MULTILINE)
-PLACEHOLDER = re.compile(r"(?<![\w\"'])[A-Z]{1,12}(?![\w\"'])")
+IN_CAPITALS = re.compile(r"[A-Z]+")
 
 plays = "plays"
 
@@ -96,8 +96,9 @@ class Scene:
 def filled(command: str, names: Mapping[str, str]) -> list[str]:
     """A command as words, with nothing left in capitals that was not given."""
     words = [names.get(word, word) for word in shlex.split(command)]
-    left = [word for word in words if PLACEHOLDER.fullmatch(word) and word not in names.values()]
-    assert left in ([], ["PARKED"], ["SUCCEEDED"]), f"{command}: what is {left}?"
+    known = {*RunState, *names.values()}
+    left = [word for word in words if IN_CAPITALS.fullmatch(word) and word not in known]
+    assert not left, f"{command}: what is {left}?"
     return words
 
 
