@@ -24,7 +24,7 @@ class Settings:
     DATABASE: str = "default"
     """Alias of the database that holds the engine's rows."""
     STALE_SECONDS: float = 30.0
-    """A worker whose heartbeat is older than this is treated as dead."""
+    """A worker whose heartbeat is older than this is treated as dead. At least three times HEARTBEAT_SECONDS."""
     SWEEP_SECONDS: float = 1.0
     """Pause between two sweeps of a ticker. One does all that is due; the others free leases of dead workers."""
     HEARTBEAT_SECONDS: float = 2.0
@@ -114,6 +114,8 @@ class Settings:
 DEFAULT_LIMITS = Limits()
 DERIVED = "secret-key-"
 LONGEST_KEY_ID = 40
+LEAST_BEATS = 3
+"""Heartbeats that a worker may miss before it is called dead."""
 
 
 def from_secret_key(secret: str | bytes) -> tuple[str, bytes]:
@@ -137,10 +139,21 @@ def problems(given: Mapping[str, Any]) -> list[str]:
         if not _fits(given[name], hints[name])
     ]
     return found or [
+        *_beat_problems(given),
         *_key_problems(given.get("STATE_KEYS", {})),
         *_provider_problems(given.get("PROVIDERS", {})),
         *_link_problems(given.get("RUN_LINKS", {})),
     ]
+
+
+def _beat_problems(given: Mapping[str, Any]) -> list[str]:
+    defaults = Settings()
+    stale = given.get("STALE_SECONDS", defaults.STALE_SECONDS)
+    beat = given.get("HEARTBEAT_SECONDS", defaults.HEARTBEAT_SECONDS)
+    if stale >= LEAST_BEATS * beat:
+        return []
+    what = f"'STALE_SECONDS' is {stale:g} and 'HEARTBEAT_SECONDS' {beat:g}: living workers would be taken for dead"
+    return [f"{what}. Let the first be at least {LEAST_BEATS} times the second"]
 
 
 def _link_problems(links: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,7 @@ Called by the runner before a step's first send, outside any transaction: facts 
 Source: P9; specification S2.8, S2.9, S3.40; R26.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from durableflows import votes
 from durableflows.core import edits
@@ -30,7 +30,8 @@ def doubt(
         request = _approved(lease, asking.name)
         if request is None:
             continue
-        reason = _people(request) or _facts(request, asking.approval, facts(asking.approval))
+        decided = votes.agreeing(request, votes.standing(request))
+        reason = _people(request, decided) or _facts(request, asking.approval, facts(asking.approval), decided)
         if reason:
             return f"{asking.name} no longer counts: {reason}"
     return ""
@@ -42,9 +43,8 @@ def _approved(lease: Lease, step_name: str) -> ApprovalRequest | None:
     return requests.filter(state=ApprovalState.APPROVED).order_by("-created_at", "-id").first()
 
 
-def _people(request: ApprovalRequest) -> str:
+def _people(request: ApprovalRequest, decided: Sequence[ApprovalDecision]) -> str:
     """Each vote that decided must still be one that the person may give: rights change while a run waits."""
-    decided = votes.agreeing(request, votes.standing(request))
     if request.quorum and not decided:
         return "it was approved by fewer people than have to"
     for vote in decided:
@@ -80,10 +80,12 @@ def _lost(vote: ApprovalDecision, whose: Standing) -> str:
     return "" if whose.person.has_perm(name) else f"has lost the permission {name}"
 
 
-def _facts(request: ApprovalRequest, spec: ApprovalSpec, now_true: Question) -> str:
+def _facts(
+    request: ApprovalRequest, spec: ApprovalSpec, now_true: Question, decided: Sequence[ApprovalDecision]
+) -> str:
     """Say what of the approved facts has changed since. What the approver has changed may be done already."""
     digest = sha256(now_true.binding)
-    if digest == request.facts_digest or digest == sha256(_as_edited(request)):
+    if digest == request.facts_digest or digest == sha256(_as_edited(request, decided)):
         return _rule(request, spec, now_true)
     changed = sorted(
         name
@@ -93,8 +95,7 @@ def _facts(request: ApprovalRequest, spec: ApprovalSpec, now_true: Question) -> 
     return f"what was approved has changed since ({', '.join(changed)})"
 
 
-def _as_edited(request: ApprovalRequest) -> dict[str, JSON]:
-    decided = votes.agreeing(request, votes.standing(request))
+def _as_edited(request: ApprovalRequest, decided: Sequence[ApprovalDecision]) -> dict[str, JSON]:
     return edits.applied(request.binding, decided[-1].edits if decided else {})
 
 

@@ -150,7 +150,7 @@ def _is_told(jobs: tuple[Job, ...]) -> bool:
 
 def _outbox(now: datetime) -> Check:
     """Steps that are to be sent, or sent again, and nobody has."""
-    rows = due.unsent(Scope(now, None, None)).filter(resend_at__lte=now).order_by()
+    rows = due.unsent(Scope(None, now, None)).filter(resend_at__lte=now).order_by()
     found = rows.aggregate(count=Count("pk"), since=Min("resend_at"))
     says = "seconds for which the oldest step waits to be sent to a worker"
     limit = settings().HEALTH_LATE_SECONDS

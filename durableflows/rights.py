@@ -160,12 +160,34 @@ class Standing:
         return f"{self.person} may not answer this: {needed(by)}"
 
 
+def as_stored(person: Any) -> Any:
+    """The account as the database has it now; None, trusted code, and who is not logged in stay as they are.
+
+    Django keeps what it has read of a person's rights with the object, which a caller may have kept for hours.
+    Raises NotAllowed where there is no such active account any more.
+    """
+    if getattr(person, "pk", None) is None:
+        return person
+    row = _row_of(person)
+    if row is None:
+        raise NotAllowed(_gone_words(person))
+    return row
+
+
 def gone(person: Any) -> str:
     """Say that there is no such active account any more, as the database has it now; '' when there is. It may have been
     read long before.
     """
+    return "" if _row_of(person) is not None else _gone_words(person)
+
+
+def _row_of(person: Any) -> Any | None:
     row = get_user_model()._base_manager.using(database()).filter(pk=person.pk).first()
-    return "" if row is not None and getattr(row, "is_active", False) else f"{person} is no active user any more"
+    return row if getattr(row, "is_active", False) else None
+
+
+def _gone_words(person: Any) -> str:
+    return f"{person} is no active user any more"
 
 
 @contextmanager

@@ -90,6 +90,7 @@ def run_step(run_id: UUID, step_id: UUID, *, task_id: str = "") -> bool:
 def perform(claim: Claim, definition: WorkflowDefinition, step: StepDefinition) -> Outcome:
     """Run the user's part and say how it ended; what it raises becomes a value. Only LeaseLost passes."""
     try:
+        watching.check_limit()
         return _perform(claim, definition, step)
     except EffectOpen as unsettled:
         assert isinstance(unsettled.outcome, Outcome)

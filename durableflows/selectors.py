@@ -47,7 +47,7 @@ def last_decision(run_id: UUID, step_name: str, item_key: str = "") -> DecisionV
     """The newest closed request of an approval step, in the branch of this item. NotFoundError before any decision."""
     requests = ApprovalRequest.objects.using(database()).filter(run_id=run_id, step__name=step_name)
     requests = requests.filter(step__item_key=item_key)
-    requests = requests.exclude(state=ApprovalState.OPEN).select_related("run", "step")
+    requests = requests.exclude(state=ApprovalState.OPEN)
     request = requests.order_by("-step__visit", "-created_at", "-id").first()
     if request is None or request.closed_at is None:
         raise NotFoundError(f"nothing was decided yet at {step_name}")

@@ -37,6 +37,7 @@ REPORTS_KEPT_SECONDS = 30.0
 # A turn sends for so long at most: with a broker that answers slowly, freeing leases must not wait for its answers.
 SENDING_SECONDS = 2.0
 OUTAGE_PAUSE_SECONDS = 8.0
+OUTAGE_SHARE = 0.25
 LEAD_TURNS = 1.5
 """How old the last whole sweep of another ticker may be, in turns, to count on it for the next."""
 
@@ -86,8 +87,13 @@ class Outage:
         self._turns = 0
 
     def pause_seconds(self) -> float:
-        """How much longer than usual to wait: both of a ticker's loops count turns, so this doubles every other one."""
-        return min(2.0 ** (self._turns / 2), OUTAGE_PAUSE_SECONDS) if self._turns else 0.0
+        """How much longer than usual to wait: both of a ticker's loops count turns, so this doubles every other one.
+
+        A fraction of STALE_SECONDS at most. Another ticker may see the database first, and calls those dead that it has
+        not heard of for so long since: a heartbeat that still paused then would cost a living worker its leases.
+        """
+        longest = min(OUTAGE_PAUSE_SECONDS, settings().STALE_SECONDS * OUTAGE_SHARE)
+        return min(2.0 ** (self._turns / 2), longest) if self._turns else 0.0
 
 
 _outage = Outage()

@@ -70,6 +70,8 @@ class Attempt(Timed):
         self.facts: list[Fact] = []
         self.ids = NO_IDS
         """Trace and span, for the attempt's row: set by a watcher that traces."""
+        self.limit: SoftTimeLimitExceeded | None = None
+        """The step's time limit, when it struck while a watcher had its turn: before the body, which does not begin."""
 
 
 @dataclass
@@ -207,7 +209,7 @@ class attempt:  # noqa: N801 - reads as a statement
     def __enter__(self) -> Attempt:
         self._lines.__enter__()
         self._token = _current.set(self._attempt)
-        _tell("begin", self._attempt)
+        self._attempt.limit = _tell("begin", self._attempt)
         return self._attempt
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -244,6 +246,13 @@ def _asked(attempt: Attempt) -> Asked:
     lease = attempt.claim.lease
     context = attempt.claim.trace_context
     return Asked(lease.run_id, lease.step_id, lease.workflow, lease.step, context, attempt.now())
+
+
+def check_limit() -> None:
+    """Raise SoftTimeLimitExceeded when the current attempt's time was over before its body: Celery says so once."""
+    current = _current.get()
+    if current is not None and current.limit is not None:
+        raise current.limit
 
 
 def raised(error: BaseException) -> None:

@@ -30,7 +30,7 @@ def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:
     """
     with snapshot():
         now = clock.now()
-        scope = Scope(now, run_id, ticking_since(now))
+        scope = Scope(run_id, now, ticking_since(now))
         found = [*examine_states(scope), *examine_waits(scope), *examine_effects(scope), *examine_budgets(scope)]
         found += [*examine_providers(scope), *examine_notices(scope), *examine_jobs(scope)]
     found += examine_history(scope)
@@ -40,4 +40,4 @@ def examine(run_id: UUID | None = None) -> tuple[Finding, ...]:
 
 def overdue(now: datetime) -> tuple[due.Late, ...]:
     """What should have gone on by itself, counted, for monitors that ask often: `examine` says which runs."""
-    return tuple(due.overdue(Scope(now, None, None)))
+    return tuple(due.overdue(Scope(None, now, None)))

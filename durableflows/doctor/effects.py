@@ -10,14 +10,15 @@ from durableflows import ledger
 from durableflows.core.events import EventVerdict
 from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import EFFECT_OPEN, EffectState, RunState, StepState
-from durableflows.doctor.findings import Finding, listed
-from durableflows.doctor.rows import CHUNK, Scope
+from durableflows.doctor.findings import Finding, listed, told
+from durableflows.doctor.rows import CHUNK, Query, Rows, Scope, asked
 from durableflows.errors import InvalidState
 from durableflows.models import ProviderEvent
 from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
 
+WITHOUT_LEASE = "{} ({}) is DISPATCHED and its step {} is {}: nobody brings its answer"
 MARGIN_SECONDS = 30.0
 """What is late by less is only waiting for the next sweep."""
 OPERATION = ("run_id", "step_name", "visit", "item_key", "operation")
@@ -41,49 +42,41 @@ def examine_effects(scope: Scope) -> list[Finding]:
 def examine_ledger(scope: Scope) -> list[Finding]:
     """Findings about rows that no run, living or ended, may have."""
     return [
-        *listed("confirmed-without-receipt", _without_receipt(scope)),
-        *listed("doubt-without-date", _without_date(scope)),
-        *listed("doubt-forgotten", _forgotten(scope)),
-        *listed("dispatched-without-lease", _without_lease(scope)),
-        *listed("operation-twice", _twice(scope)),
+        *told("confirmed-without-receipt", asked(scope, _without_receipt), "{} ({}) is CONFIRMED and has no receipt"),
+        *told("doubt-without-date", asked(scope, _without_date), "{} ({}) is in doubt and nothing says since when"),
+        *told("doubt-forgotten", asked(scope, _forgotten), "{} ({}) is {} while an earlier send of it is in doubt"),
+        *told("dispatched-without-lease", asked(scope, _without_lease), WITHOUT_LEASE),
+        *told("operation-twice", asked(scope, _twice), "{4} of {1} has {0} issues that may have been done"),
     ]
 
 
-def _without_receipt(scope: Scope) -> Found:
+def _without_receipt(rows: Rows) -> Query:
     nothing = Q(receipt__isnull=True) | Q(receipt=Value(None, JSONField()))
-    rows = scope.effects().filter(nothing, state=EffectState.CONFIRMED)
-    for run_id, effect, pk in rows.values_list("run_id", "effect", "pk").iterator(chunk_size=CHUNK):
-        yield run_id, f"{effect} ({pk}) is CONFIRMED and has no receipt"
+    return rows.effects().filter(nothing, state=EffectState.CONFIRMED).values_list("run_id", "effect", "pk")
 
 
-def _without_date(scope: Scope) -> Found:
-    rows = scope.effects().filter(state=EffectState.UNKNOWN, in_doubt_since__isnull=True)
-    for run_id, effect, pk in rows.values_list("run_id", "effect", "pk").iterator(chunk_size=CHUNK):
-        yield run_id, f"{effect} ({pk}) is in doubt and nothing says since when"
+def _without_date(rows: Rows) -> Query:
+    effects = rows.effects().filter(state=EffectState.UNKNOWN, in_doubt_since__isnull=True)
+    return effects.values_list("run_id", "effect", "pk")
 
 
-def _forgotten(scope: Scope) -> Found:
+def _forgotten(rows: Rows) -> Query:
     """Doubt is sticky: only a receipt, a lookup or a person clears it (protocol, rule 7)."""
     cleared = [EffectState.PLANNED, EffectState.REJECTED, EffectState.ABSENT]
-    rows = scope.effects().filter(state__in=cleared, in_doubt_since__isnull=False)
-    for run_id, effect, pk, state in rows.values_list("run_id", "effect", "pk", "state").iterator(chunk_size=CHUNK):
-        yield run_id, f"{effect} ({pk}) is {state} while an earlier send of it is in doubt"
+    effects = rows.effects().filter(state__in=cleared, in_doubt_since__isnull=False)
+    return effects.values_list("run_id", "effect", "pk", "state")
 
 
-def _without_lease(scope: Scope) -> Found:
+def _without_lease(rows: Rows) -> Query:
     """Whoever frees a lease turns what was under way UNKNOWN (protocol, rule 6)."""
-    rows = scope.effects().filter(state=EffectState.DISPATCHED).exclude(step__state=StepState.RUNNING)
-    values = rows.values_list("run_id", "effect", "pk", "step__name", "step__state")
-    for run_id, effect, pk, name, state in values.iterator(chunk_size=CHUNK):
-        yield run_id, f"{effect} ({pk}) is DISPATCHED and its step {name} is {state}: nobody brings its answer"
+    effects = rows.effects().filter(state=EffectState.DISPATCHED).exclude(step__state=StepState.RUNNING)
+    return effects.values_list("run_id", "effect", "pk", "step__name", "step__state")
 
 
-def _twice(scope: Scope) -> Found:
-    rows = scope.effects().filter(state__in=MAY_BE_DONE).exclude(verdict=REPEAT).order_by()
-    counted = rows.values(*OPERATION).annotate(issues=Count("pk")).filter(issues__gt=1)
-    for row in counted.order_by(*OPERATION).iterator(chunk_size=CHUNK):
-        text = f"{row['operation']} of {row['step_name']} has {row['issues']} issues that may have been done"
-        yield row["run_id"], text
+def _twice(rows: Rows) -> Query:
+    effects = rows.effects().filter(state__in=MAY_BE_DONE).exclude(verdict=REPEAT).order_by()
+    counted: Query = effects.values(*OPERATION).annotate(issues=Count("pk")).filter(issues__gt=1)
+    return counted.order_by(*OPERATION).values_list("run_id", "issues", *OPERATION[1:])
 
 
 def _changed(scope: Scope) -> Found:

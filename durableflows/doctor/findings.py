@@ -1,9 +1,10 @@
 """What the doctor may find: each code with how bad it is and what helps. Codes are stable; texts may change."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 Found = tuple[str, UUID | None, str]
@@ -202,6 +203,11 @@ def finding(code: str, run_id: UUID | None, text: str) -> Finding:
 def listed(code: str, found: Iterable[tuple[UUID | None, str]]) -> list[Finding]:
     """Findings of one code; the list ends after FINDINGS_LISTED of them and says so."""
     return gathered((code, run_id, text) for run_id, text in found)
+
+
+def told(code: str, rows: Iterable[Sequence[Any]], text: str) -> list[Finding]:
+    """Findings of one code: of each row the run's id, and its other values filled into the text."""
+    return listed(code, ((run_id, text.format(*rest)) for run_id, *rest in rows))
 
 
 def gathered(found: Iterable[Found]) -> list[Finding]:

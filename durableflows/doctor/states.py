@@ -20,14 +20,16 @@ from durableflows.core.states import (
     RunState,
     StepState,
 )
-from durableflows.doctor.findings import Finding, listed
-from durableflows.doctor.rows import CHUNK, Scope
+from durableflows.doctor.findings import Finding, listed, told
+from durableflows.doctor.rows import CHUNK, Query, Rows, Scope, asked
 from durableflows.doctor.undos import examine_undos
 from durableflows.models import EffectSend, RunEvent, StepRun
 from durableflows.transactions import database
 
 Found = Iterator[tuple[UUID, str]]
 
+OPEN_REQUEST = "the run has ended, or is ending, and request {} is still open"
+OPEN_EFFECT = "the run has ended and its effect {} ({}) is {}"
 BEGAN = ("run.undo_began", "run.cleanup_began")
 
 
@@ -44,13 +46,13 @@ def examine_states(scope: Scope) -> list[Finding]:
 def examine_ends(scope: Scope) -> list[Finding]:
     """Findings about runs that have ended."""
     return [
-        *listed("end-state", _end_states(scope)),
-        *listed("open-step-in-ended-run", _open_steps(scope)),
-        *listed("open-request-in-ended-run", _open_requests(scope)),
-        *listed("open-effect-in-ended-run", _open_effects_of_runs(scope)),
+        *told("end-state", asked(scope, _end_states), "the run was ending because of {}, and is {}"),
+        *told("open-step-in-ended-run", asked(scope, _open_steps), "the run has ended and its step {} is {}"),
+        *told("open-request-in-ended-run", asked(scope, _open_requests), OPEN_REQUEST),
+        *told("open-effect-in-ended-run", asked(scope, _open_effects_of_runs), OPEN_EFFECT),
         *listed("cleanup-beside-main-path", _beside_main_path(scope)),
         *listed("sent-after-main-path", _sent_after(scope)),
-        *listed("cleanup-not-done", _not_cleaned_up(scope)),
+        *told("cleanup-not-done", asked(scope, _not_cleaned_up), "its clean-up was not done: {}"),
         *examine_undos(scope),
     ]
 
@@ -77,35 +79,29 @@ def _without_open_step(scope: Scope) -> Found:
         yield run_id, f"the run is {state} and none of its steps is open"
 
 
-def _end_states(scope: Scope) -> Found:
+def _end_states(rows: Rows) -> Query:
     fits = Q(ending_reason="") | Q(state=RunState.ABANDONED)
     for reason, verb in END_OF.items():
         fits |= Q(ending_reason=str(reason), state=str(RUN_MOVES[verb][1]))
-    runs = scope.runs().filter(ended_at__isnull=False).exclude(fits)
+    runs = rows.runs().filter(ended_at__isnull=False).exclude(fits)
     # What was undone ends as that, whatever it was undone for.
     runs = runs.exclude(~Q(ending_reason=""), state__in=[RunState.COMPENSATED, RunState.COMPENSATION_FAILED])
-    for run_id, state, reason in runs.values_list("pk", "state", "ending_reason").iterator(chunk_size=CHUNK):
-        yield run_id, f"the run was ending because of {reason}, and is {state}"
+    return runs.values_list("pk", "ending_reason", "state")
 
 
-def _open_steps(scope: Scope) -> Found:
-    steps = scope.steps().filter(run__ended_at__isnull=False, state__in=_texts(STEP_OPEN))
-    for run_id, name, state in steps.values_list("run_id", "name", "state").iterator(chunk_size=CHUNK):
-        yield run_id, f"the run has ended and its step {name} is {state}"
+def _open_steps(rows: Rows) -> Query:
+    steps = rows.steps().filter(run__ended_at__isnull=False, state__in=_texts(STEP_OPEN))
+    return steps.values_list("run_id", "name", "state")
 
 
-def _open_requests(scope: Scope) -> Found:
+def _open_requests(rows: Rows) -> Query:
     ending = Q(run__ended_at__isnull=False) | ~Q(run__ending_reason="")
-    requests = scope.requests().filter(ending, state=ApprovalState.OPEN)
-    for run_id, pk in requests.values_list("run_id", "pk").iterator(chunk_size=CHUNK):
-        yield run_id, f"the run has ended, or is ending, and request {pk} is still open"
+    return rows.requests().filter(ending, state=ApprovalState.OPEN).values_list("run_id", "pk")
 
 
-def _open_effects_of_runs(scope: Scope) -> Found:
-    rows = scope.effects().filter(run__ended_at__isnull=False, state__in=_texts(EFFECT_OPEN))
-    rows = rows.exclude(run__state=RunState.ABANDONED)
-    for run_id, effect, state, pk in rows.values_list("run_id", "effect", "state", "pk").iterator(chunk_size=CHUNK):
-        yield run_id, f"the run has ended and its effect {effect} ({pk}) is {state}"
+def _open_effects_of_runs(rows: Rows) -> Query:
+    effects = rows.effects().filter(run__ended_at__isnull=False, state__in=_texts(EFFECT_OPEN))
+    return effects.exclude(run__state=RunState.ABANDONED).values_list("run_id", "effect", "pk", "state")
 
 
 def _open_effects_of_steps(scope: Scope) -> Found:
@@ -118,26 +114,30 @@ def _open_effects_of_steps(scope: Scope) -> Found:
 
 def _beside_main_path(scope: Scope) -> Found:
     """A clean-up begins when every other step is closed, and nothing of it is under way outside of it."""
-    in_cleanup = Q(run__ending_phase__in=[EndingPhase.UNDOING, EndingPhase.CLEANUP])
-    in_cleanup &= ~Q(state=StepState.COMPENSATING)
-    wrong = Q(of_cleanup=False) & in_cleanup | Q(of_cleanup=True, run__ending_phase="")
-    steps = scope.steps().filter(wrong, run__ended_at__isnull=True, state__in=_texts(STEP_OPEN))
-    values = steps.values_list("run_id", "name", "state", "of_cleanup")
-    for run_id, name, state, of_cleanup in values.iterator(chunk_size=CHUNK):
+    for run_id, name, state, of_cleanup in asked(scope, _steps_beside):
         where = "belongs to a clean-up that has not begun" if of_cleanup else "does not belong to the clean-up"
         yield run_id, f"step {name} is {state} and {where}"
 
 
+def _steps_beside(rows: Rows) -> Query:
+    in_cleanup = Q(run__ending_phase__in=[EndingPhase.UNDOING, EndingPhase.CLEANUP])
+    in_cleanup &= ~Q(state=StepState.COMPENSATING)
+    wrong = Q(of_cleanup=False) & in_cleanup | Q(of_cleanup=True, run__ending_phase="")
+    steps = rows.steps().filter(wrong, run__ended_at__isnull=True, state__in=_texts(STEP_OPEN))
+    return steps.values_list("run_id", "name", "state", "of_cleanup")
+
+
 def _sent_after(scope: Scope) -> Found:
     """Nothing of the main path is sent after the commit that found it quiet (P6)."""
-    sends = EffectSend.objects.using(database()).filter(kind="send", effect__step__of_cleanup=False)
-    late = scope.effects().filter(
-        Exists(sends.filter(effect=OuterRef("pk"), started_at__gt=OuterRef("run__cleanup_at")))
-    )
-    values = late.values_list("run_id", "step_id", "effect", "pk", "step__name")
-    for run_id, step_id, effect, pk, name in values.iterator(chunk_size=CHUNK):
+    for run_id, step_id, effect, pk, name in asked(scope, _late_sends):
         if _came_after(run_id, step_id):
             yield run_id, f"effect {effect} ({pk}) of step {name} was sent after the run's clean-up had begun"
+
+
+def _late_sends(rows: Rows) -> Query:
+    sends = EffectSend.objects.using(database()).filter(kind="send", effect__step__of_cleanup=False)
+    late = Exists(sends.filter(effect=OuterRef("pk"), started_at__gt=OuterRef("run__cleanup_at")))
+    return rows.effects().filter(late).values_list("run_id", "step_id", "effect", "pk", "step__name")
 
 
 def _came_after(run_id: UUID, step_id: UUID) -> bool:
@@ -150,10 +150,8 @@ def _came_after(run_id: UUID, step_id: UUID) -> bool:
     return any(kind == "effect.dispatched" and step == step_id for kind, step, _ in told[began:])
 
 
-def _not_cleaned_up(scope: Scope) -> Found:
-    runs = scope.runs().exclude(cleanup_error="")
-    for run_id, error in runs.values_list("pk", "cleanup_error").iterator(chunk_size=CHUNK):
-        yield run_id, f"its clean-up was not done: {error}"
+def _not_cleaned_up(rows: Rows) -> Query:
+    return rows.runs().exclude(cleanup_error="").values_list("pk", "cleanup_error")
 
 
 def _texts(states: frozenset[StepState] | frozenset[object]) -> list[str]:

@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, OuterRef, Q
 from durableflows import ledger_undo, undoing
 from durableflows.core.states import EffectState, RunState
 from durableflows.doctor.findings import Finding, listed
-from durableflows.doctor.rows import CHUNK, Scope
+from durableflows.doctor.rows import CHUNK, Query, Rows, Scope, asked
 from durableflows.models import SideEffect, WorkflowRun
 from durableflows.transactions import database
 
@@ -20,14 +20,21 @@ COMPENSATED = (RunState.COMPENSATED, RunState.COMPENSATION_FAILED)
 
 def examine_undos(scope: Scope) -> list[Finding]:
     """All findings about what is undone."""
-    touched = Q(undoes__isnull=False) | Q(state__in=UNDONE)
-    if not (scope.effects().filter(touched).exists() or scope.runs().filter(state__in=COMPENSATED).exists()):
+    if not (any(asked(scope, _touched)) or any(asked(scope, _compensated))):
         return []
     return [
         *listed("undo-astray", _astray(scope)),
         *listed("undone-twice", _twice(scope)),
         *listed("not-undone", _left(scope)),
     ]
+
+
+def _touched(rows: Rows) -> Query:
+    return rows.effects().filter(Q(undoes__isnull=False) | Q(state__in=UNDONE)).order_by().values_list("run_id")[:1]
+
+
+def _compensated(rows: Rows) -> Query:
+    return rows.runs().filter(state__in=COMPENSATED).order_by().values_list("pk")[:1]
 
 
 def _astray(scope: Scope) -> Found:

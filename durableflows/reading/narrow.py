@@ -127,7 +127,7 @@ def _parked(reason: str = "") -> Runs:
 
 def _late(now: datetime) -> Iterator[QuerySet[Any]]:
     """What the doctor calls late: nothing has come for it although its time is over."""
-    scope, before = Scope(now, None, None), now - timedelta(seconds=MARGIN_SECONDS)
+    scope, before = Scope(None, now, None), now - timedelta(seconds=MARGIN_SECONDS)
     for rows, field in WHEN.values():
         yield rows(scope).order_by().filter(**{f"{field}__lt": before})
 

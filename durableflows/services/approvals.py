@@ -31,7 +31,7 @@ from durableflows.errors import (
 from durableflows.models import ApprovalDecision, ApprovalRequest, StepRun, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_request, lock_run, lock_step
-from durableflows.rights import ACTS, Right, Standing, edited_by_name, gone, while_there
+from durableflows.rights import ACTS, Right, Standing, as_stored, edited_by_name, while_there
 from durableflows.services.requests import declared, differences, facts_on, renew_facts, request_for
 from durableflows.transactions import database, transact
 
@@ -65,6 +65,7 @@ def answer(request_id: UUID | str, given: Answer) -> ApprovalRequest:
     Crash            before the commit nothing of it; after it the sweep sends the next step
     """
     given = _checked(given)
+    given = replace(given, by=as_stored(given.by))
     for _ in range(TURNS):
         request = request_for(request_id, given.by)
         seen = _look(request, given)
@@ -116,7 +117,7 @@ class _Seen:
 
 def _look(request: ApprovalRequest, given: Answer) -> _Seen:
     standing, asked = Standing(given.by), request.asked_of
-    reason = standing.refusal(request) or gone(given.by) or edited_by_name(request, given.by)
+    reason = standing.refusal(request) or edited_by_name(request, given.by)
     if reason:
         raise NotAllowed(reason)
     assert asked is not None

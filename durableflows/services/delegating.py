@@ -18,7 +18,7 @@ from durableflows.core.keys import read_id
 from durableflows.errors import InvalidState, NotAllowed, NotFoundError
 from durableflows.models import Delegation
 from durableflows.models.compiled import write
-from durableflows.rights import gone
+from durableflows.rights import as_stored, gone
 from durableflows.tenants import tenants_of
 from durableflows.transactions import database, transact
 
@@ -51,7 +51,7 @@ def delegate(
                        right without `durableflows.add_delegation`, or to oneself
     Writes             Delegation
     """
-    why = free_text.kept_reason(reason, "delegate")
+    why, by = free_text.kept_reason(reason, "delegate"), as_stored(by)
     lender = by if giver is None else giver
     _check_people(lender, taker, by)
     now = clock.now()
@@ -134,7 +134,7 @@ def end_delegation(delegation_id: UUID | str, *, by: Any, reason: str) -> Delega
     Raises           NotFoundError, also when it is of others; InvalidState without a reason
     Writes / Locks   Delegation; locks it
     """
-    why = free_text.kept_reason(reason, "end_delegation")
+    why, by = free_text.kept_reason(reason, "end_delegation"), as_stored(by)
     row = _of(delegation_id, by)
     ended = _finish(row.pk, _name(by), why)
     cross(Boundary.PEOPLE_AFTER_COMMIT)

@@ -19,6 +19,7 @@ from durableflows.core.states import EFFECT_OPEN, EffectState, ParkedReason, Ste
 from durableflows.errors import DurableflowsError, InvalidState, NotAllowed, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
+from durableflows.rights import as_stored
 from durableflows.selectors import OPERATE, may_operate, open_steps, run_for
 from durableflows.services.runs import manifest_of
 from durableflows.transactions import database, transact
@@ -37,7 +38,7 @@ def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) ->
     Writes / Locks   WorkflowRun, StepRun, RunEvent; locks run, then its open steps
     Crash            before the commit the run is as it was; after it the sweep sends what is READY
     """
-    why = free_text.kept_reason(reason, "migrate")
+    why, by = free_text.kept_reason(reason, "migrate"), as_stored(by)
     run = run_for(run_id, by)
     if not may_operate(run, by):
         raise NotAllowed(f"{by} may not migrate runs: the permission {OPERATE} is needed")

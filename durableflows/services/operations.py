@@ -14,6 +14,7 @@ from durableflows.core.states import EFFECT_OPEN, ParkedReason, StepState
 from durableflows.errors import NotAllowed, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run
+from durableflows.rights import as_stored
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.transactions import database, transact
 
@@ -34,7 +35,7 @@ class Order:
 
 def order(run_id: UUID | str, verb: str, *, by: Any, reason: str) -> Order:
     """Check who asks and why, before any lock; the reason is masked. Raises NotFoundError, NotAllowed, InvalidState."""
-    why = free_text.kept_reason(reason, verb)
+    why, by = free_text.kept_reason(reason, verb), as_stored(by)
     run = run_for(run_id, by)
     check_right(run, verb, by)
     return Order(run.pk, "" if by is None else str(by.get_username())[:150], why)

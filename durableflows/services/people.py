@@ -22,7 +22,7 @@ from durableflows.errors import InvalidState, NotAllowed, NotFoundError, TooLate
 from durableflows.models import ApprovalRequest, RequestNote, StepRun, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_request, lock_run, lock_step
-from durableflows.rights import Standing, gone, while_there
+from durableflows.rights import Standing, as_stored, while_there
 from durableflows.selectors import may_operate
 from durableflows.services import runs
 from durableflows.services.approvals import check_open
@@ -67,7 +67,7 @@ def reassign(request_id: UUID | str, to: Any, *, by: Any = None, reason: str) ->
                      without a reason. To whom it is assigned already: a quiet no-op
     Writes / Locks   ApprovalRequest, RequestNote, RunEvent; locks run, step, request
     """
-    why = free_text.kept_reason(reason, "reassign")
+    why, by = free_text.kept_reason(reason, "reassign"), as_stored(by)
     request = _seen(request_id, by)
     _check_may_assign(request, by)
     if getattr(to, "pk", None) is None:
@@ -121,7 +121,7 @@ def ask_requester(request_id: UUID | str, text: str, *, by: Any) -> RequestNote:
                      words, or when nobody has asked for it
     Writes / Locks   RequestNote, RunEvent; locks run, step, request
     """
-    question = _words(text, "a question")
+    question, by = _words(text, "a question"), as_stored(by)
     request = _of_person(request_id, by)
     if against := Standing(by).refusal(request):
         raise NotAllowed(against)
@@ -157,7 +157,7 @@ def reply(request_id: UUID | str, text: str, *, by: Any) -> RequestNote:
     Raises           NotFoundError; NotAllowed for anybody else; TooLate; InvalidState without words or question
     Writes / Locks   RequestNote, RunEvent; locks run, step, request
     """
-    words = _words(text, "a reply")
+    words, by = _words(text, "a reply"), as_stored(by)
     request = _of_requester(request_id, by, "reply to what is asked about it")
     with while_there(by):
         note = _reply(_word(request, by, words))
@@ -188,7 +188,7 @@ def withdraw(request_id: UUID | str, *, by: Any, reason: str) -> ApprovalRequest
     Writes / Locks   RequestNote, ApprovalRequest, WorkflowRun, RunEvent; locks run, step, request
     Crash            after the commit nothing more of the run is sent, and a sweep confirms its end
     """
-    why = free_text.kept_reason(reason, "withdraw")
+    why, by = free_text.kept_reason(reason, "withdraw"), as_stored(by)
     request = _of_requester(request_id, by, "withdraw it")
     with while_there(by):
         withdrawn = _withdraw(_word(request, by, why))
@@ -223,8 +223,6 @@ def _words(text: str, what: str) -> str:
 def _of_person(request_id: UUID | str, by: Any) -> ApprovalRequest:
     if by is None or not getattr(by, "is_active", False):
         raise NotAllowed("a person does this: say who, by=...")
-    if reason := gone(by):
-        raise NotAllowed(reason)
     return request_for(request_id, by)
 
 

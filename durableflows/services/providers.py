@@ -22,6 +22,7 @@ from durableflows.core.wording import did_you_mean
 from durableflows.errors import NotAllowed, NotFoundError
 from durableflows.models import StepRun
 from durableflows.models.step import GOES_ON
+from durableflows.rights import as_stored
 from durableflows.selectors import OPERATE
 from durableflows.services.turns import all_steps, each, lock_going_on
 from durableflows.tenants import tenants_of
@@ -71,7 +72,7 @@ def check_known(provider: str) -> None:
 
 
 def _change(provider: str, state: BreakerState, verb: str, *, by: Any, reason: str, shown: str) -> breakers.Breaker:
-    why = free_text.kept_reason(reason, verb)
+    why, by = free_text.kept_reason(reason, verb), as_stored(by)
     check_known(provider)
     _check_right(verb, by)
     name = "" if by is None else str(by.get_username())[:150]

@@ -19,6 +19,7 @@ from durableflows.errors import InvalidDefinition, InvalidState, NotAllowed, Not
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_effects, lock_run, lock_step, try_lock_run
 from durableflows.releases import may_judge
+from durableflows.rights import as_stored
 from durableflows.selectors import OPERATE, may_operate, runs_for
 from durableflows.services import given_back, loud
 from durableflows.transactions import database, transact
@@ -181,6 +182,7 @@ def resolve_effect(
                      InvalidState for an unknown verdict, a missing reason, or a receipt that the step cannot go on with
     Writes / Locks   SideEffect, RunEvent; locks run, step, effect; then the step is looked at again
     """
+    by = as_stored(by)
     if by is not None and not by.has_perm(OPERATE):
         raise NotAllowed(f"{by} may not resolve effects: the permission {OPERATE} is needed")
     if verdict not in VERDICTS:

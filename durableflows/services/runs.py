@@ -22,6 +22,7 @@ from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate, 
 from durableflows.models import StepRun, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_run, lock_steps
+from durableflows.rights import as_stored
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.tenants import acts_in
 from durableflows.transactions import database, transact
@@ -210,7 +211,7 @@ def cancel(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
              changes nothing
     Crash    after the commit nothing is claimed, reserved or sent again; the sweep confirms
     """
-    why = free_text.kept_reason(reason, "cancel")
+    why, by = free_text.kept_reason(reason, "cancel"), as_stored(by)
     run = run_for(run_id, by)
     check_may_cancel(run, by)
     cancelled = _cancel(run.pk, "" if by is None else str(by.get_username()), why)
@@ -250,7 +251,7 @@ def retry(run_id: UUID | str, *, by: Any, reason: str) -> WorkflowRun:
     Raises   NotFoundError, NotAllowed, InvalidState without a reason; TooLate when it has ended, is ending, or
              nothing of it waits for a retry
     """
-    why = free_text.kept_reason(reason, "retry")
+    why, by = free_text.kept_reason(reason, "retry"), as_stored(by)
     run = run_for(run_id, by)
     if not may_operate(run, by):
         raise NotAllowed(f"{by} may not retry this run: the permission {OPERATE} is needed, in its tenant")

@@ -13,6 +13,7 @@ from durableflows.errors import InvalidState, KeyConflict, NotAllowed, TooLate
 from durableflows.models import Signal, WorkflowRun
 from durableflows.models.compiled import insert
 from durableflows.models.locks import lock_run
+from durableflows.rights import as_stored
 from durableflows.selectors import OPERATE, may_operate, run_for
 from durableflows.transactions import database, transact
 
@@ -35,6 +36,7 @@ def signal(run_id: UUID | str, name: str, payload: object, *, dedup_key: str, by
     data = shape.plain_marked(payload, what=f"the payload of signal {name}")
     check_size(data, settings().MAX_STATE_BYTES, f"the payload of signal {name}")
     integrity.refuse_secrets(data, f"the payload of signal {name}")
+    by = as_stored(by)
     run = run_for(run_id, by)
     if by is not None and run.owner_id != by.pk and not may_operate(run, by):
         raise NotAllowed(f"{by} may not signal this run: only who started it, or with the permission {OPERATE}")

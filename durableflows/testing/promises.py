@@ -131,7 +131,7 @@ def _examined(runs: Sequence[WorkflowRun]) -> Sequence[Finding]:
     run_id = runs[0].pk if len(runs) == 1 else None
     if any(run.ended_at is None for run in runs):
         return doctor.examine(run_id)
-    scope = Scope(clock.now(), run_id, None)
+    scope = Scope(run_id, clock.now(), None)
     return [*examine_ends(scope), *examine_ledger(scope), *examine_budgets(scope), *examine_history(scope)]
 
 

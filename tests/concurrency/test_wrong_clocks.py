@@ -26,7 +26,12 @@ STALE_SECONDS = 1.5
 
 @pytest.fixture(autouse=True)
 def quick() -> Iterator[None]:
-    with registry.isolated(), override_settings(DURABLEFLOWS={"STALE_SECONDS": STALE_SECONDS, "TICKER": False}):
+    with (
+        registry.isolated(),
+        override_settings(
+            DURABLEFLOWS={"STALE_SECONDS": STALE_SECONDS, "HEARTBEAT_SECONDS": STALE_SECONDS / 3, "TICKER": False}
+        ),
+    ):
         yield
 
 

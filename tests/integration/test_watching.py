@@ -54,9 +54,19 @@ class Failing(Watcher):
 
 
 class Hurried(Failing):
-    """The step's time is over while the watcher has its turn."""
+    """The step's time is over while the watcher has its turn; for the body, after it."""
 
     error = SoftTimeLimitExceeded()
+
+    def begin(self, attempt: Attempt) -> None: ...  # type: ignore[override]
+
+
+class TooSlow(Watcher):
+    """Takes all the time of the first attempt at a payment."""
+
+    def begin(self, attempt: Attempt) -> None:
+        if attempt.step.name == "pay" and attempt.claim.lease.attempt == 1:
+            raise SoftTimeLimitExceeded
 
 
 class Untyped:
@@ -113,6 +123,19 @@ def test_facts_outside_of_attempts_are_told_to_everybody(world: World, settings:
     api.cancel(run.pk, by=None, reason="not wanted")
 
     assert {kind for what, kind, *_ in SEEN if what == "told"} >= {"run.started", "run.cancel_asked", "run.ended"}
+
+
+def test_a_body_does_not_begin_when_its_time_was_over_before_it(world: World, settings: LazySettings):
+    """Celery says once that the time is over; a body that began then would go on until its process is ended."""
+    use(settings, "TooSlow")
+    provider = Provider()
+    run = api.start(pay_workflow(provider, pay_effect(provider)), {"amount": 5})
+    world.run_through()
+
+    tries = StepAttempt.objects.filter(step__run=run, step__name="pay").order_by("number")
+    assert [one.outcome for one in tries] == ["transient", "done"]
+    assert "did not end within" in tries[0].error_text
+    assert SideEffect.objects.get(run=run).send_count == 1
 
 
 @pytest.mark.parametrize("name", ["Failing", "Hurried"])
