@@ -176,7 +176,7 @@ GUARDS = (
         "what was changed as approved holds on waking, and nothing else",
         "P9",
         "decisions.py",
-        "    if digest == request.facts_digest or digest == sha256(_as_edited(request)):\n",
+        "    if digest == request.facts_digest or digest == sha256(_as_edited(request, decided)):\n",
         "    if digest == request.facts_digest:\n",
         EDITS + "test_what_was_changed_as_approved_still_holds_on_waking",
     ),

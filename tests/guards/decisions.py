@@ -186,7 +186,7 @@ GUARDS = (
         "the facts that were approved still hold",
         "P9",
         "decisions.py",
-        "    if digest == request.facts_digest or digest == sha256(_as_edited(request)):\n",
+        "    if digest == request.facts_digest or digest == sha256(_as_edited(request, decided)):\n",
         "    if request.facts_digest:\n",
         WAKE + "test_facts_that_changed_after_the_approval_stop_the_run_before_anything_is_sent",
     ),

@@ -30,6 +30,14 @@ GUARDS = (
         SEVERAL + "test_each_row_says_what_became_of_it",
     ),
     Guard(
+        "a right counts as the database has it, and not as a caller kept it",
+        "P9",
+        "rights.py",
+        '    if getattr(person, "pk", None) is None:\n        return person\n',
+        "    if True:\n        return person\n",
+        "tests/integration/test_rights_as_stored.py::test_a_right_that_was_taken_meanwhile_opens_no_door",
+    ),
+    Guard(
         "an account made anew under the name of who asked is the same person",
         "P9",
         "rights.py",

@@ -253,6 +253,23 @@ GUARDS = (
         "tests/integration/test_pulse.py::test_only_a_pulse_without_a_gap_of_the_stale_time_is_steady",
     ),
     Guard(
+        "a ticker that waits for the database is back before others call it dead",
+        "P2, P12",
+        "ticker.py",
+        "min(OUTAGE_PAUSE_SECONDS, settings().STALE_SECONDS * OUTAGE_SHARE)",
+        "OUTAGE_PAUSE_SECONDS",
+        "tests/integration/test_pulse.py"
+        "::test_whoever_waits_for_the_database_looks_again_before_others_may_call_it_dead",
+    ),
+    Guard(
+        "a body whose time was over before it does not begin",
+        "P2",
+        "runner.py",
+        "        watching.check_limit()\n",
+        "",
+        "tests/integration/test_watching.py::test_a_body_does_not_begin_when_its_time_was_over_before_it",
+    ),
+    Guard(
         "a run that a worker is at is not migrated",
         "P8",
         "services/migrations.py",
