@@ -9,11 +9,13 @@ Source: P14; docs/operations/remove-old-runs.md says how the object is read and 
 import base64
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
@@ -105,10 +107,13 @@ class Lines:
         self.digest = hashlib.sha256()
 
     def add(self, value: Mapping[str, Any]) -> bytes:
-        """Write one object on a line."""
+        """Write one object on a line. Raises NotArchived when there is no room for it."""
         line = as_line(value)
         self.digest.update(line)
-        self.file.write(line)
+        try:
+            self.file.write(line)
+        except OSError as error:  # the disk on which large ones are gathered
+            raise NotArchived(f"it cannot be gathered in {tempfile.gettempdir()}: {describe(error).text}") from None
         return line
 
     def close_with_digest(self) -> str:
@@ -190,6 +195,8 @@ def _add_artifacts(lines: Lines, run: WorkflowRun) -> None:
                 digest.update(piece)
                 lines.add({"artifact": sha256, "base64": base64.b64encode(piece).decode()})
             found = digest.hexdigest()
+        except NotArchived:
+            raise
         except FileNotFoundError:
             logger.warning("the artifact %s of run %s is gone: its archive says so", storage_name, run.pk)
         except Exception as error:  # noqa: BLE001 - any storage, any error
@@ -227,6 +234,7 @@ def _keep(lines: Lines, alias: str, stem: str, rows: int, rows_sha256: str) -> K
     name, whole = f"{stem}-{sha256}.jsonl", lines.digest.hexdigest()
     try:
         stored = _write(storages[alias], name, lines.file, whole)
+        _settle(storages[alias], stored)
     except NotArchived:
         raise
     except Exception as error:  # noqa: BLE001 - any storage, any error: the rows stay
@@ -247,6 +255,24 @@ def _write(storage: Storage, name: str, data: IO[bytes], whole: str) -> str:
         return name
     logger.info("archived %s sha256=%s", stored, whole)
     return stored
+
+
+def _settle(storage: Storage, name: str) -> None:
+    """Let a file of this machine, and the folders to it, reach the disk: its rows are gone for good when they are gone,
+    and no loss of power may take the file after them.
+    """
+    try:
+        path = Path(storage.path(name))
+    except NotImplementedError:  # a storage elsewhere answers for what it has taken
+        return
+    if not path.is_file():  # nor is what one keeps in memory a file
+        return
+    for one in (path, *path.parents[: len(Path(name).parts)]):
+        descriptor = os.open(one, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _hash_at(storage: Storage, name: str) -> str | None:

@@ -119,6 +119,14 @@ def may_see_run(run: WorkflowRun, person: Person) -> bool:
     return sees_others(person) and acts_in(person, run.tenant)
 
 
+def may_see_values(run: WorkflowRun, person: Person) -> bool:
+    """May the person see what the run works with, and not only how it stands? Who has only started it may not.
+
+    Raises TenantsUnknown.
+    """
+    return sees_others(person) and acts_in(person, run.tenant)
+
+
 def may_operate(run: WorkflowRun, person: Person | None) -> bool:
     """Has the person the right to operate runs, in this run's tenant? None: trusted code. Raises TenantsUnknown."""
     return person is None or (person.has_perm(OPERATE) and acts_in(person, run.tenant))

@@ -14,7 +14,6 @@ from django.urls import reverse
 from durableflows import clock, explain_rows
 from durableflows.admin.frame import guarded
 from durableflows.admin.readonly import ReadOnly, StateFilter, WorkflowFilter
-from durableflows.core.payload import redact
 from durableflows.core.states import RunState
 from durableflows.explain import explain_by
 from durableflows.models import (
@@ -29,7 +28,8 @@ from durableflows.models import (
 )
 from durableflows.reading.looking import as_id, once, sees_some, tenants_known
 from durableflows.reading.narrow import called, owned
-from durableflows.selectors import OPERATE, VIEW, requests_for, runs_for
+from durableflows.reading.run_page import shown
+from durableflows.selectors import OPERATE, VIEW, may_see_values, requests_for, runs_for
 from durableflows.transactions import database
 
 EVENTS_SHOWN = 100
@@ -85,7 +85,7 @@ class WorkflowRunAdmin(ReadOnly):
             return super().change_view(request, object_id, form_url, extra_context)  # says that it is not there
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request, run):
             raise PermissionDenied
-        now = once(request, "now", clock.now)
+        now, sees = once(request, "now", clock.now), may_see_values(run, request.user)
         requests = _requests(run, request.user)
         steps = _steps(run)
         rows = explain_rows.read_for_page(run, now, requests, [step for step, _ in steps])
@@ -95,14 +95,14 @@ class WorkflowRunAdmin(ReadOnly):
             "opts": self.opts,
             "run": run,
             "explanation": explain_by(run, rows),
-            "facts": _facts(run),
+            "facts": _facts(run, sees=sees),
             "steps": steps,
-            "effects": _effects(rows.effects),
+            "effects": _effects(rows.effects, sees=sees),
             "requests": _answered(requests, rows.decisions, self.admin_site.name),
             "list_address": reverse("admin:durableflows_workflowrun_changelist", current_app=self.admin_site.name),
             "seen_at": now,
             "rows_shown": ROWS_SHOWN,
-            **_events(run, rows.events, request.GET.get("before", "")),
+            **_events(run, rows.events, request.GET.get("before", ""), sees=sees),
             **(extra_context or {}),
         }
         request.current_app = self.admin_site.name
@@ -114,9 +114,10 @@ def run_address(run_id: UUID, site: str) -> str:
     return reverse("admin:durableflows_workflowrun_change", args=[run_id], current_app=site)
 
 
-def _facts(run: WorkflowRun) -> list[tuple[str, Any]]:
+def _facts(run: WorkflowRun, *, sees: bool) -> list[tuple[str, Any]]:
     """The fields of the state; as one where somebody has put something else in its place, which parks the run."""
-    return list(run.data.items()) if isinstance(run.data, dict) else [("state", run.data)]
+    data = shown(run.data, sees=sees)
+    return list(data.items()) if isinstance(data, dict) else [("state", data)]
 
 
 def _steps(run: WorkflowRun) -> list[tuple[StepRun, list[StepAttempt]]]:
@@ -129,7 +130,7 @@ def _steps(run: WorkflowRun) -> list[tuple[StepRun, list[StepAttempt]]]:
     return [(step, tries[step.pk]) for step in reversed(steps)]
 
 
-def _effects(effects: list[SideEffect]) -> list[dict[str, Any]]:
+def _effects(effects: list[SideEffect], *, sees: bool) -> list[dict[str, Any]]:
     """The newest ledger rows in order, arguments and receipt masked, each with its sends and lookups."""
     if not effects:
         return []
@@ -140,8 +141,8 @@ def _effects(effects: list[SideEffect]) -> list[dict[str, Any]]:
     return [
         {
             "row": effect,
-            "arguments": redact(effect.arguments),
-            "receipt": redact(effect.receipt),
+            "arguments": shown(effect.arguments, sees=sees),
+            "receipt": shown(effect.receipt, sees=sees),
             "sends": sends[effect.pk],
         }
         for effect in effects
@@ -167,7 +168,7 @@ def _answered(
     return [(row, votes[row.pk], opened.get(row.pk, "")) for row in requests]
 
 
-def _events(run: WorkflowRun, newest: list[RunEvent], before: str) -> dict[str, Any]:
+def _events(run: WorkflowRun, newest: list[RunEvent], before: str, *, sees: bool) -> dict[str, Any]:
     """One page of the history, newest first, and where the next one begins."""
     if before.isdecimal() and len(before) < 10:
         rows = RunEvent.objects.using(database()).filter(run=run, sequence__lt=int(before)).select_related("step")
@@ -175,5 +176,5 @@ def _events(run: WorkflowRun, newest: list[RunEvent], before: str) -> dict[str, 
     else:
         events = newest[::-1][:EVENTS_SHOWN]
     is_more = len(events) == EVENTS_SHOWN and events[-1].sequence > 1
-    shown = [(event, redact(event.data)) for event in events]
-    return {"events": shown, "older": events[-1].sequence if is_more else None, "is_paged": bool(before)}
+    told = [(event, shown(event.data, sees=sees)) for event in events]
+    return {"events": told, "older": events[-1].sequence if is_more else None, "is_paged": bool(before)}

@@ -14,6 +14,8 @@ from durableflows.core.wording import did_you_mean
 from durableflows.errors import InvalidState
 
 LARGEST = 10**9
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+"""Beyond it lies no moment in some time zones."""
 
 
 def later(deadline_at: datetime, asked: object, now: datetime) -> datetime:
@@ -25,14 +27,20 @@ def later(deadline_at: datetime, asked: object, now: datetime) -> datetime:
         if asked <= timedelta(0):
             raise InvalidState("deadline: more time is longer than nothing")
         try:
-            return max(deadline_at, now) + asked
+            return _sensible(max(deadline_at, now) + asked)
         except OverflowError:
             raise InvalidState(f"deadline: {asked} from now is no date any more") from None
     if not isinstance(asked, datetime) or asked.tzinfo is None:
         raise InvalidState("deadline: give a timedelta, or a datetime with a time zone")
     if asked <= max(deadline_at, now):
         raise InvalidState(f"deadline: {_utc(asked)} is not later than {_utc(max(deadline_at, now))} (UTC)")
-    return asked
+    return _sensible(asked)
+
+
+def _sensible(deadline_at: datetime) -> datetime:
+    if deadline_at > LATEST:
+        raise InvalidState(f"deadline: the year {deadline_at.year} is too far: no page could show it")
+    return deadline_at
 
 
 def _utc(at: datetime) -> str:

@@ -172,6 +172,8 @@ EFFECT_OPEN = frozenset({EffectState.DISPATCHED, EffectState.UNKNOWN, EffectStat
 # The same, less what is being undone: whether that may end is said by its undo, a row of its own.
 EFFECT_PENDING = EFFECT_OPEN - {EffectState.UNDOING}
 EFFECT_IN_DOUBT = frozenset({EffectState.DISPATCHED, EffectState.UNKNOWN})
+# What happened, and a person may choose to do once more.
+EFFECT_REPEATABLE = frozenset({EffectState.CONFIRMED, EffectState.UNDONE, EffectState.REVERSED})
 
 State = TypeVar("State", RunState, StepState, EffectState, ApprovalState)
 Moves = Mapping[str, tuple[frozenset[State], State]]

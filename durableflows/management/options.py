@@ -14,6 +14,7 @@ from django.utils import timezone
 from durableflows.explain_words import plain
 
 LONGEST_SPAN = timedelta(days=36525)
+LONGEST_NUMBER = 18
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -40,7 +41,8 @@ def more_budget(text: str) -> tuple[str, object]:
         number = Decimal(more)
     except InvalidOperation:
         raise ArgumentTypeError(f"{plain(text, 40)!r} is not NAME=MORE, such as tool_calls=5") from None
-    return name, int(number) if number.is_finite() and number == number.to_integral_value() else number
+    is_short = number.is_finite() and number.adjusted() < LONGEST_NUMBER  # a larger one is refused as it is
+    return name, int(number) if is_short and number == number.to_integral_value() else number
 
 
 def count(text: str) -> int:

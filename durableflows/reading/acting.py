@@ -114,7 +114,11 @@ def _parts(seen: api.Preview) -> Iterator[Part]:
 
 
 def _text(seen: api.Preview) -> dict[str, list[str]]:
-    return {words: list(getattr(seen, name)) for name, (words, _) in PARTS.items() if getattr(seen, name)}
+    """All that the person is to have seen: what would be done, about how much money, and on which state."""
+    said = {words: list(getattr(seen, name)) for name, (words, _) in PARTS.items() if getattr(seen, name)}
+    money = [f"{PARTS[name][0].lower()}, {amount}" for name, amounts in seen.money.items() for amount in amounts]
+    state = [] if seen.checkpoint is None else [f"checkpoint {seen.checkpoint}"]
+    return said | {words: lines for words, lines in (("Money", money), ("The state", state)) if lines}
 
 
 def changed(shown: str, now: str) -> list[str]:

@@ -31,8 +31,7 @@ from durableflows.reading.diagram import diagram
 from durableflows.reading.gantt import chart
 from durableflows.reading.runs import subject_words
 from durableflows.reading.standing import now_of
-from durableflows.selectors import OPERATE, VIEW_REQUESTS, sees_others
-from durableflows.tenants import acts_in
+from durableflows.selectors import OPERATE, VIEW_REQUESTS, may_see_values
 from durableflows.transactions import database
 
 Context = dict[str, Any]
@@ -72,7 +71,7 @@ def _links(run: WorkflowRun) -> list[tuple[str, str]]:
 
 def sees_values(request: HttpRequest, run: WorkflowRun) -> bool:
     """May the person see what the run works with, and not only how it stands? Raises TenantsUnknown."""
-    return sees_others(request.user) and acts_in(request.user, run.tenant)
+    return may_see_values(run, request.user)
 
 
 def shown(value: JSON, *, sees: bool) -> JSON:

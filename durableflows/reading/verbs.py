@@ -14,8 +14,8 @@ from django import forms
 from durableflows import gate
 from durableflows.core import free_text, registry
 from durableflows.core.budget import COUNTERS
-from durableflows.core.payload import JSON, parsed, redact
-from durableflows.core.states import RUN_REOPENABLE, EffectState, ParkedReason
+from durableflows.core.payload import JSON, parsed, redact, same
+from durableflows.core.states import EFFECT_REPEATABLE, RUN_REOPENABLE, ParkedReason
 from durableflows.explain_words import SAFE_WORDS
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.reading.words import PersonField
@@ -93,7 +93,7 @@ class RedriveForm(VerbForm):
         steps = StepRun.objects.using(database()).filter(run=run, gather=None).order_by("-id")
         names = dict.fromkeys(steps.values_list("name", flat=True)[:200])
         self.fields["step"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
-        done = SideEffect.objects.using(database()).filter(run=run, state=EffectState.CONFIRMED).order_by("id")
+        done = SideEffect.objects.using(database()).filter(run=run, state__in=EFFECT_REPEATABLE).order_by("id")
         effects = dict.fromkeys(done.values_list("operation", flat=True)[:200])
         self.fields["repeat"].choices = [(name, name) for name in effects]  # type: ignore[attr-defined]
         if not effects:
@@ -119,7 +119,7 @@ class EditForm(VerbForm):
         """The fields whose values are others than they were."""
         given = {name.removeprefix(FIELD): new for name, new in self.cleaned_data.items() if name.startswith(FIELD)}
         changes = {name: _read(new, self.run.data[name]) for name, new in given.items()}
-        changes = {name: new for name, new in changes.items() if new != self.run.data[name]}
+        changes = {name: new for name, new in changes.items() if not same(new, self.run.data[name])}
         return {"changes": changes, "checkpoint": self.cleaned_data["checkpoint"]}
 
 
@@ -127,7 +127,9 @@ def _value_field(name: str, value: JSON) -> forms.CharField:
     """Text as it is; all else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     help_text = "" if isinstance(value, str) else "as JSON"
-    widget = forms.Textarea(attrs={"rows": 3}) if len(text) > 60 else forms.TextInput()
+    # A field of one line would lose the ends of lines.
+    is_long = len(text) > 60 or "\n" in text or "\r" in text
+    widget = forms.Textarea(attrs={"rows": 3}) if is_long else forms.TextInput()
     label = name.replace("_", " ").capitalize()
     # What was shown is given back letter for letter.
     return forms.CharField(
@@ -136,13 +138,20 @@ def _value_field(name: str, value: JSON) -> forms.CharField:
 
 
 def _read(text: str, old: JSON) -> object:
-    """As text where it was text; else as JSON, and what is none as the text that it is: the state refuses it."""
+    """As text where it was text; else as JSON, and what is none as the text that it is: the state refuses it.
+
+    A browser sends each end of a line as CR LF: what comes back with nothing else changed is what was shown.
+    """
     if isinstance(old, str):
-        return text.replace("\r\n", "\n")
+        return old if _lines(text) == _lines(old) else _lines(text)
     try:
         return parsed(text)
     except ValueError:
         return text
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class AbandonForm(VerbForm):

@@ -2,9 +2,9 @@
 money that is. Reads only; the verb itself looks again under the lock.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from durableflows.core import operate
 from durableflows.core.ending import cleanup_of
 from durableflows.core.money import Money
 from durableflows.core.payload import JSON, canonical, redact
+from durableflows.core.reconcile import REPEAT
 from durableflows.core.states import (
     EFFECT_OPEN,
     ENDS_BY_LIMIT,
@@ -27,27 +28,32 @@ from durableflows.core.undo import undo_of
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import DurableflowsError, InvalidState
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
-from durableflows.selectors import open_steps, run_for
+from durableflows.selectors import may_see_values, open_steps, run_for
 from durableflows.services import abandon, compensate, edit, limits, migrations, operations, redrive, runs
 from durableflows.transactions import database
 
 LONGEST_SHOWN = 200
+HAPPENED = (EffectState.CONFIRMED, EffectState.UNDO_FAILED)
+ENDING = frozenset({"cancel", "compensate", "abandon"})
+"""Verbs after which nothing of the main path is done, so that no choice to repeat something is carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
     """`refused`: why the verb would not be done now, '' when it would. The others are sentences' parts, for people.
 
-    changes      which fields of the state become what, and of a migration the version
-    closes       what it puts an end to: requests, votes, waits, children, workers' leases
+    changes      which fields of the state become what, of a migration the version, of an extension the limits
+    closes       what it puts an end to: requests, votes, waits, children, workers' leases, why the run stands still
     begins       which steps are done again, or go on
     keeps        which steps keep what they were given, or what they were refused, whatever the state becomes
-    repeats      confirmed effects that would be done once more, by explicit choice
+    repeats      confirmed effects that would be done once more, by explicit choice, now or in a redrive before
     undoes       what has happened and would be undone, newest first
     stays        what has happened and can be undone by nobody, though the rest is undone
     confirmed    what has happened, and is not done again
     unknown      what may have happened, and stays to be settled
-    money        the sums of money in the arguments of the lists of effects, from `repeats` on, one a currency
+    money        the sums of money in the arguments of the lists of effects, from `repeats` on, one a currency; none for
+                 who may not see what the run works with
+    checkpoint   the one that a run stands at which does not go on by itself; None for one that does
     """
 
     verb: str
@@ -63,6 +69,7 @@ class Preview:
     confirmed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     money: Mapping[str, tuple[Money, ...]] = field(default_factory=dict)
+    checkpoint: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +112,15 @@ def preview(verb: str, run_id: UUID | str, asked: Asked) -> Preview:
         _LOOKS[verb](run, asked, found, now)
     except DurableflowsError as error:
         found, refused = Found(), str(error)
-    return _of(verb, run, found, refused)
+    return _of(verb, run, found, refused, sees=asked.by is None or may_see_values(run, asked.by))
 
 
-def _of(verb: str, run: WorkflowRun, found: Found, refused: str) -> Preview:
+def _of(verb: str, run: WorkflowRun, found: Found, refused: str, *, sees: bool) -> Preview:
     rows = list(SideEffect.objects.using(database()).filter(run=run).order_by("id"))
+    if verb != "redrive" and verb not in ENDING:  # a redrive ends the choices of the one before
+        found.repeats += _chosen_before(rows)
     again = {row.pk for row in (*found.repeats, *found.undoes, *found.stays)}
-    confirmed = [row for row in rows if row.state == EffectState.CONFIRMED and row.pk not in again]
+    confirmed = [row for row in rows if row.state in HAPPENED and row.pk not in again]
     unknown = [row for row in rows if row.state in EFFECT_OPEN]
     parts = {"repeats": found.repeats, "undoes": found.undoes, "stays": found.stays}
     parts |= {"confirmed": confirmed, "unknown": unknown}
@@ -128,8 +137,16 @@ def _of(verb: str, run: WorkflowRun, found: Found, refused: str) -> Preview:
         stays=_names(found.stays),
         confirmed=_names(confirmed),
         unknown=_names(unknown),
-        money={name: _money(rows) for name, rows in parts.items()},
+        money={name: _money(rows) for name, rows in parts.items()} if sees else {},
+        checkpoint=run.checkpoint_sequence if run.parked_reason or run.ended_at is not None else None,
     )
+
+
+def _chosen_before(rows: Iterable[SideEffect]) -> list[SideEffect]:
+    """What an earlier redrive has chosen to do once more, and no attempt has come to yet."""
+    rows = list(rows)
+    replaced = {row.replaces_id for row in rows}
+    return [row for row in rows if row.verdict == REPEAT and row.pk not in replaced]
 
 
 def _names(rows: Iterable[SideEffect]) -> tuple[str, ...]:
@@ -181,20 +198,45 @@ def _pause(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
 
 def _resume(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     operations.check_resume(run)
+    found.closes += _stands(run)
     found.begins += [str(step) for step in open_steps(run) if step.state == StepState.READY]
 
 
 def _retry(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     runs.check_retry(run)
+    found.closes += _stands(run)
     due = (StepState.READY, StepState.RETRY_SCHEDULED)
     found.begins += [str(step) for step in open_steps(run) if step.state in due]
 
 
 def _extend(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
-    limits.check_extend(run, asked.deadline, asked.budget, now)
+    new = limits.check_extend(run, asked.deadline, asked.budget, now)
+    found.changes += _extended(run, asked.deadline, new, now)
     if limits.ended_by(run) is not None:
         closed = StepRun.objects.using(database()).filter(run=run, stood__isnull=False).order_by("id")
         found.begins += [str(step) for step in [*open_steps(run), *closed]]
+
+
+def _stands(run: WorkflowRun) -> list[str]:
+    """Why the run stands still now: whoever lets it go on does not mean another reason, which came since."""
+    return [f"why it stands still, {run.parked_reason}: {run.parked_detail}"] if run.parked_reason else []
+
+
+def _extended(run: WorkflowRun, asked: object, new: limits.Limits, now: datetime) -> Iterator[str]:
+    """Each limit as it is and as it becomes: whoever extends a run twice, or beside somebody else, sees it."""
+    if asked is not None:
+        # From a deadline that has passed on, a span is counted from the moment at which it is done.
+        until = (
+            f"{asked} from then on" if isinstance(asked, timedelta) and run.deadline_at < now else _utc(new.deadline_at)
+        )
+        yield f"deadline: {_utc(run.deadline_at)} -> {until}"
+    for name, limit in new.budget.items():
+        if limit != run.budget.get(name):
+            yield f"{name}: {run.budget.get(name)} -> {limit}"
+
+
+def _utc(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _edit(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
@@ -246,11 +288,16 @@ _GIVEN = {
 
 def _redrive(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     route = redrive.check_redrive(run, asked.step, asked.item, asked.repeat, now)
-    found.closes += _closes(run, [step for step in route.steps if step.state in STEP_OPEN])
+    found.closes += [*_stands(run), *_closes(run, [step for step in route.steps if step.state in STEP_OPEN])]
     found.begins += [str(step) for step in route.steps]
     found.keeps += [
         f"{row.step}: {row} was refused ({row.reason}), and is not sent: `resolve` it as did_not_happen for a new try"
         for row in redrive.refused(route.steps)
+    ]
+    found.keeps += [
+        f"{row.step_name}: {row} was taken back by its provider, and is not sent again unless you choose it"
+        for row in redrive.taken_back(run)
+        if row not in route.repeats
     ]
     found.repeats += route.repeats
 

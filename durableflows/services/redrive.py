@@ -4,7 +4,8 @@ Visits are kept, and with them the keys: what is confirmed gives its receipt. Do
 on record.
 """
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,15 +18,21 @@ from durableflows.boundaries import Boundary, cross
 from durableflows.core import registry
 from durableflows.core.payload import JSON
 from durableflows.core.reconcile import REPEAT
-from durableflows.core.states import RUN_CLEANED_UP, ApprovalState, EffectState, RunState, StepState, WaitsOn
+from durableflows.core.states import (
+    EFFECT_REPEATABLE,
+    RUN_CLEANED_UP,
+    ApprovalState,
+    EffectState,
+    RunState,
+    StepState,
+    WaitsOn,
+)
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_effect, lock_run, lock_step
 from durableflows.services.limits import check_iterations, check_may_reopen
 from durableflows.services.operations import Order, check_settled, check_stands_still, order
 from durableflows.transactions import database, transact
-
-REPEATABLE = frozenset({EffectState.CONFIRMED, EffectState.UNDONE, EffectState.REVERSED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ def check_redrive(run: WorkflowRun, step: str, item: str, repeat: Collection[str
     again = [target, *after, *also]
     _check_children(again)
     repeats = _to_repeat(again, repeat, now)
-    _check_decisions(again, repeats)
+    _check_decisions(run, again, repeats)
     return Route(target, after, waiting, also, repeats)
 
 
@@ -181,7 +188,7 @@ def _may_have_ended(run: WorkflowRun, visit: StepRun) -> bool:
 def _to_repeat(steps: list[StepRun], names: Collection[str], now: datetime) -> list[SideEffect]:
     rows = SideEffect.objects.using(database()).filter(step__in=[step.pk for step in steps], replaced_by__isnull=True)
     rows = rows.select_related("step")
-    found = [row for row in rows.order_by("id") if row.state in REPEATABLE]
+    found = [row for row in rows.order_by("id") if row.state in EFFECT_REPEATABLE]
     chosen = [row for row in found if row.operation in names or row.effect in names]
     for name in names:
         if not any(name in (row.operation, row.effect) for row in chosen):
@@ -199,17 +206,51 @@ def refused(steps: list[StepRun]) -> list[SideEffect]:
     return list(rows.filter(state=EffectState.REJECTED, verdict="").select_related("step").order_by("id"))
 
 
-def _check_decisions(steps: list[StepRun], repeats: list[SideEffect]) -> None:
+def taken_back(run: WorkflowRun) -> list[SideEffect]:
+    """Effects that happened and do not stand any more: a step that is done again gets their receipts all the same."""
+    rows = SideEffect.objects.using(database()).filter(run=run, state=EffectState.REVERSED, replaced_by__isnull=True)
+    return list(rows.exclude(undoes__isnull=False).order_by("id"))
+
+
+def _check_decisions(run: WorkflowRun, steps: list[StepRun], repeats: list[SideEffect]) -> None:
     """A decision counts once (P9): who may operate runs does not do twice by it what others had to approve."""
-    asked_anew = {step.pk for step in steps}
-    led_by = {row.step.came_from_id: row for row in repeats if row.step.came_from_id not in asked_anew}
-    requests = ApprovalRequest.objects.using(database()).filter(step__in=[pk for pk in led_by if pk is not None])
-    approved = requests.filter(state=ApprovalState.APPROVED).select_related("step").order_by("id").first()
-    if approved is not None:
-        raise InvalidState(
-            f"repeat: {led_by[approved.step_id]} was approved at {approved.step.name}, and a decision counts once: "
-            f"redrive from {approved.step.name}, and people are asked anew"
-        )
+    if not repeats:
+        return
+    requests = ApprovalRequest.objects.using(database()).filter(run=run).select_related("step")
+    decided = {request.step_id: request for request in requests.order_by("id")}
+    asked_anew, led_by = {step.pk for step in steps}, _led_by(run)
+    for row in repeats:
+        for pk in behind(row.step_id, led_by, decided):
+            request = decided[pk]
+            if request.state == ApprovalState.APPROVED and pk not in asked_anew:
+                raise InvalidState(
+                    f"repeat: {row} was approved at {request.step.name}, and a decision counts once: "
+                    f"redrive from {request.step.name}, and people are asked anew"
+                )
+
+
+def _led_by(run: WorkflowRun) -> Mapping[UUID, set[UUID]]:
+    """Each visit of the run, and those that have led to it: to a join all branches that have come to it."""
+    found: dict[UUID, set[UUID]] = defaultdict(set)
+    rows = StepRun.objects.using(database()).filter(run=run).values_list("pk", "came_from_id", "joined")
+    for pk, came_from, joined in rows:
+        if came_from is not None:
+            found[pk].add(came_from)
+        for join in joined:
+            found[UUID(join)].add(pk)
+    return found
+
+
+def behind(visit: UUID, led_by: Mapping[UUID, Collection[UUID]], decided: Collection[UUID]) -> Iterator[UUID]:
+    """The last decisions on each way that has led to a visit: what was decided before those was for other things."""
+    ahead, seen = [visit], {visit}
+    while ahead:
+        for pk in led_by.get(ahead.pop(), ()):
+            if pk in decided:
+                yield pk
+            elif pk not in seen:
+                ahead.append(pk)
+            seen.add(pk)
 
 
 def _choose_repeats(run: WorkflowRun, chosen: list[SideEffect], given: Order, now: datetime) -> None:

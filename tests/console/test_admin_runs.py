@@ -177,6 +177,9 @@ def test_runs_are_found_by_id_key_subject_and_who_started_them(
 def test_a_run_of_somebody_else_is_not_there(asked: ApprovalRequest, person: People, browse: Browse, asker: User):
     page = reverse("admin:durableflows_workflowrun_change", args=[asked.run_id])
 
-    assert browse(asker).get(page).status_code == 200
+    own = browse(asker).get(page)
+    assert own.status_code == 200
+    assert [value for _, value in own.context["facts"]] == ["hidden", "hidden"], "no more than in the console"
+    assert "Ada" not in text(own).replace("Bonus for Ada", "")
     assert browse(person("nobody")).get(page).status_code in (302, 403)
     assert browse(person("nobody2")).get("/admin/durableflows/workflowrun/").status_code == 403

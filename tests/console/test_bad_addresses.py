@@ -38,6 +38,23 @@ def test_no_list_fails_whatever_is_asked_of_it(asked: ApprovalRequest, admin_use
     assert client.get(f"{runs}?p={'9' * 30}", follow=True).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "workflowrun/?data__customer__startswith=A",
+        "steprun/?lease_token__startswith=a",
+        "sideeffect/?arguments__customer__regex=A",
+        "approvalrequest/?binding__customer__startswith=A",
+        "approvalrequest/export/requests.csv?standing=all&context__note__startswith=A",
+    ],
+)
+def test_a_list_is_filtered_by_nothing_that_it_does_not_offer(
+    query: str, asked: ApprovalRequest, admin_user: User, browse: Browse
+):
+    """P14: else an address asks letter by letter for what is masked."""
+    assert browse(admin_user).get(f"/admin/durableflows/{query}").status_code == 400
+
+
 def test_no_page_of_a_row_fails_for_an_id_that_is_none(asked: ApprovalRequest, admin_user: User, browse: Browse):
     """R30: malformed ids, in each address that has one; and the desk."""
     client = browse(admin_user)

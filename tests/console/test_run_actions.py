@@ -119,6 +119,43 @@ def test_a_stale_page_is_refused_and_says_what_changed(asked: ApprovalRequest, c
     assert state_of(asked.run_id) == "WAITING_HUMAN"
 
 
+def test_a_page_that_lets_a_run_go_on_counts_for_the_reason_and_the_state_that_it_was_looked_at_for(
+    asked: ApprovalRequest, client: Client
+):
+    given = {"resume": {}, "redrive": {"step": "prepare"}}
+    for change in ("another pause", "another state"):
+        api.pause(asked.run_id, reason="stock is counted")
+        seen = {verb: client.post(page_of(asked.run_id, verb), {"look": "yes", **given[verb]}) for verb in given}
+        if change == "another pause":
+            api.resume(asked.run_id, reason="counted")
+            api.pause(asked.run_id, reason="somebody else’s card")
+        else:
+            api.edit(asked.run_id, reason="typo", changes={"amount": Money(990000, "USD")})
+
+        for verb, page in seen.items():
+            shown = {"shown": page.context["looked"].text, "do": "yes", "reason": "counted", **given[verb]}
+            response = client.post(page_of(asked.run_id, verb), shown)
+            assert response.status_code == 409, (change, verb)
+        said = {"another pause": "somebody else’s card", "another state": "New: the state: checkpoint 1"}
+        assert said[change] in words_of(text(response))
+        assert order(client, asked.run_id, "resume").status_code == 302
+
+
+def test_other_sums_make_a_page_stale_and_who_has_only_started_it_sees_none(
+    asked: ApprovalRequest, client: Client, asker: User, browse: Browse
+):
+    effects = SideEffect.objects.filter(pk=doubtful(asked.run).pk)
+    effects.update(arguments={"amount": {"amount_minor": 60000, "currency": "USD"}})
+    shown = client.get(page_of(asked.run_id, "cancel")).context["looked"].text
+    assert "600.00" not in text(browse(asker).get(page_of(asked.run_id, "cancel")))
+    effects.update(arguments={"amount": {"amount_minor": 70000, "currency": "USD"}})
+
+    response = client.post(page_of(asked.run_id, "cancel"), {"do": "yes", "reason": "x", "shown": shown})
+
+    assert response.status_code == 409
+    assert "USD 700.00" in text(response)
+
+
 def test_what_is_no_longer_legal_is_refused(asked: ApprovalRequest, client: Client):
     shown = client.get(page_of(asked.run_id, "pause")).context["looked"].text
     api.cancel(asked.run_id, reason="over")
@@ -136,6 +173,33 @@ def test_more_time_and_budget_are_given(asked: ApprovalRequest, client: Client):
 
     assert (WorkflowRun.objects.get(pk=asked.run_id).deadline_at - before).days == 2
     assert client.post(page_of(asked.run_id, "extend"), {"look": "yes", "hours": "-1"}).status_code == 400
+
+
+def test_a_page_that_is_sent_twice_gives_more_time_once(asked: ApprovalRequest, client: Client):
+    before = WorkflowRun.objects.get(pk=asked.run_id).deadline_at
+    seen = client.post(page_of(asked.run_id, "extend"), {"look": "yes", "hours": "48"})
+    given = {"do": "yes", "reason": "x", "hours": "48", "shown": seen.context["looked"].text}
+
+    statuses = [client.post(page_of(asked.run_id, "extend"), given).status_code for _ in range(2)]
+
+    assert statuses == [302, 409]
+    assert (WorkflowRun.objects.get(pk=asked.run_id).deadline_at - before).days == 2
+
+
+def test_ends_of_lines_that_nobody_has_changed_stay(asked: ApprovalRequest, client: Client):
+    """A browser sends each of them as CR LF, and a field of one line would lose them."""
+    api.pause(asked.run_id, reason="look at it")
+    api.edit(asked.run_id, reason="a poem", changes={"customer": "Ada\r\nof\rLovelace\n"})
+    form = client.get(page_of(asked.run_id, "edit")).context["form"]
+    fields = {field.html_name: field.value() for field in form} | {"field-customer": "Ada\r\nof\r\nLovelace\r\n"}
+
+    seen = client.post(page_of(asked.run_id, "edit"), {"look": "yes", **fields})
+
+    assert "<textarea" in str(form["field-customer"])
+    assert "say what changes" in text(seen)
+    changed = fields | {"field-customer": "Ada\r\nLovelace"}
+    assert order(client, asked.run_id, "edit", **changed).status_code == 302
+    assert WorkflowRun.objects.get(pk=asked.run_id).data["customer"] == "Ada\nLovelace"
 
 
 def test_the_state_is_changed(asked: ApprovalRequest, client: Client):

@@ -6,6 +6,7 @@ from tests.guards.finders import (
     CHILDREN,
     CLAIMS,
     OPERATORS,
+    PREVIEW,
     REDRIVE,
     REOPENED,
     SIGNALS,
@@ -194,6 +195,14 @@ GUARDS = (
         '    check_settled(run, "the run goes on from elsewhere")\n',
         "",
         REDRIVE + "test_it_is_refused_while_an_effect_is_open",
+    ),
+    Guard(
+        "what was approved is repeated from the approval alone, also with steps between",
+        "P9",
+        "services/redrive.py",
+        "            elif pk not in seen:",
+        "            elif pk is None:",
+        PREVIEW + "test_what_was_approved_is_repeated_from_the_approval_alone_also_with_steps_between",
     ),
     Guard(
         "nothing is repeated while a send of it is open",

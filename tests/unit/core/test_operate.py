@@ -25,7 +25,12 @@ def test_more_time_counts_from_what_is_later(deadline: datetime, asked: object, 
     assert later(deadline, asked, NOW) == expected
 
 
-@pytest.mark.parametrize("asked", [NOW, NOW - DAY, NOW + DAY, timedelta(0), -DAY, timedelta.max, "x", 5, True])
+FAR = datetime(9999, 6, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "asked", [NOW, NOW - DAY, NOW + DAY, timedelta(0), -DAY, timedelta.max, FAR, FAR - NOW, "x", 5, True]
+)
 def test_no_deadline_is_moved_forward_or_to_the_past(asked: object):
     with pytest.raises(InvalidState):
         later(NOW + DAY, asked, NOW)
