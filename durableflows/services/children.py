@@ -70,8 +70,8 @@ def _is_to_be_cancelled(child: WorkflowRun, step: StepRun, parent: WorkflowRun) 
     return is_left and child.ended_at is None and child.cancel_asked_at is None
 
 
-def due() -> list[QuerySet[StepRun]]:
-    """The steps with something to carry: a child to start, one to hand back, one to cancel, one to undo."""
+def due() -> dict[str, QuerySet[StepRun]]:
+    """The steps with something to carry, by what is due for their child."""
     children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
     waiting = StepRun.objects.using(database()).filter(GOES_ON, state=StepState.WAITING, waits_on=WaitsOn.CHILD)
     live = WorkflowRun.objects.using(database()).filter(
@@ -79,12 +79,13 @@ def due() -> list[QuerySet[StepRun]]:
     )
     cancelled = Q(parent__cancel_asked_at__isnull=False, parent_step__of_cleanup=False)
     left = live.filter(~Q(parent_step__state=StepState.WAITING) | cancelled)
-    return [
-        waiting.filter(~Exists(children)).order_by("id"),
-        waiting.filter(Exists(children.filter(ended_at__isnull=False))).order_by("id"),
-        StepRun.objects.using(database()).filter(pk__in=left.values("parent_step")).order_by("id"),
-        StepRun.objects.using(database()).filter(pk__in=undo_children.due().values("parent_step")).order_by("id"),
-    ]
+    steps = StepRun.objects.using(database()).order_by("id")
+    return {
+        "start": waiting.filter(~Exists(children)).order_by("id"),
+        "hand back": waiting.filter(Exists(children.filter(ended_at__isnull=False))).order_by("id"),
+        "cancel": steps.filter(pk__in=left.values("parent_step")),
+        "undo": steps.filter(pk__in=undo_children.due().values("parent_step")),
+    }
 
 
 @transact

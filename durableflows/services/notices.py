@@ -42,8 +42,8 @@ def send_due(now: datetime) -> int:
         return 0
     announced = Announcement.objects.using(database()).filter(addressed_at__isnull=True, due_at__lte=now)
     notices = Notification.objects.using(database()).filter(OPEN, _is_free(now), due_at__lte=now)
-    addressed = each(announced.order_by("due_at"), while_open(_send_announcement))
-    return addressed + each(notices.order_by("due_at"), while_open(_send_notification))
+    addressed = each(announced.order_by("due_at"), while_open(_send_announcement), line="announcements")
+    return addressed + each(notices.order_by("due_at"), while_open(_send_notification), line="notices")
 
 
 def _is_free(now: datetime) -> Q:
@@ -201,7 +201,7 @@ def remind(now: datetime) -> int:
     if not settings().NOTIFIERS:
         return 0
     rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, remind_at__lte=now)
-    return each(rows.order_by("remind_at"), _remind)
+    return each(rows.order_by("remind_at"), _remind, line="reminders")
 
 
 @transact

@@ -22,7 +22,8 @@ def send_ready(now: datetime) -> int:
     """Send READY steps that were never sent, or sent and not claimed; each is taken by one ticker for its publish."""
     due = all_steps().filter(state=StepState.READY, resend_at__lte=now, run__state__in=MOVING)
     due = due.filter(Q(wake_at__isnull=True) | Q(wake_at__lte=now))
-    return each(due.order_by("resend_at"), while_open(partial(_send_due, Q(resend_at__lte=now))))
+    send = while_open(partial(_send_due, Q(resend_at__lte=now)))
+    return each(due.order_by("resend_at"), send, line="unsent steps")
 
 
 def send_unclaimed(now: datetime) -> int:

@@ -110,10 +110,10 @@ def let_go_on(now: datetime) -> int:
     """Let steps go on that wait for a provider, those that wait longest first, as far as it takes them now."""
     held = all_steps().filter(state=StepState.READY).exclude(held_by="")
     names = held.order_by("held_by").values_list("held_by", flat=True).distinct()
-    return sum(each(_chosen(name, next_ones(name, now)), _let_go_on) for name in names)
+    return sum(each(_chosen(next_ones(name, now)), _let_go_on, line=f"held at {name}") for name in names)
 
 
-def _chosen(provider: str, ids: Collection[UUID]) -> Any:
+def _chosen(ids: Collection[UUID]) -> Any:
     return all_steps().filter(pk__in=ids).order_by("held_since", "id")
 
 

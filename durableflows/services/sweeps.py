@@ -90,16 +90,19 @@ def sweep(
 def free_lost_tasks(task_ids: Iterable[str]) -> int:
     """Free the steps of pool children that are known to be dead, by the Celery task they worked on."""
     lost = list(task_ids)
-    steps = all_steps().filter(state=StepState.RUNNING, lease_task_id__in=lost)
-    return each(steps, lambda pk: _free(pk, "its worker process died", lambda step, now: step.lease_task_id in lost))
+    steps = all_steps().filter(state=StepState.RUNNING, lease_task_id__in=lost).order_by("must_end_by")
+    why = "its worker process died"
+    return each(steps, lambda pk: _free(pk, why, lambda step, now: step.lease_task_id in lost), line="lost tasks")
 
 
 def free_overrun_tasks(task_ids: Iterable[str]) -> int:
     """Free the steps of pool children that their worker has ended at the hard time limit: the try has failed (R07)."""
     ended = list(task_ids)
-    steps = all_steps().filter(state=StepState.RUNNING, lease_task_id__in=ended)
+    steps = all_steps().filter(state=StepState.RUNNING, lease_task_id__in=ended).order_by("must_end_by")
     overran = partial(free_overrun_locked, rng=_random)
-    return each(steps, lambda pk: _take(pk, lambda step, now: step.lease_task_id in ended, overran))
+    return each(
+        steps, lambda pk: _take(pk, lambda step, now: step.lease_task_id in ended, overran), line="overrun tasks"
+    )
 
 
 def dead_processes(boot_id: UUID, is_alive: Callable[[int], bool]) -> list[UUID]:
@@ -119,13 +122,18 @@ def free_dead_processes(dead: Collection[UUID], boot_id: UUID, is_alive: Callabl
 
     if not dead:
         return 0
-    return each(all_steps().filter(pk__in=dead), lambda pk: _free(pk, "its worker process died", is_dead))
+    steps = all_steps().filter(pk__in=dead).order_by("must_end_by")
+    return each(steps, lambda pk: _free(pk, "its worker process died", is_dead), line="dead processes")
 
 
 def free_worker(boot_id: UUID) -> int:
     """Free every step of a worker that is known to be dead with all its children."""
-    steps = all_steps().filter(state=StepState.RUNNING, lease_worker=boot_id)
-    return each(steps, lambda pk: _free(pk, "its worker died", lambda step, now: step.lease_worker == boot_id))
+    steps = all_steps().filter(state=StepState.RUNNING, lease_worker=boot_id).order_by("must_end_by")
+    return each(
+        steps,
+        lambda pk: _free(pk, "its worker died", lambda step, now: step.lease_worker == boot_id),
+        line=f"worker {boot_id}",
+    )
 
 
 def free_stale_workers(now: datetime) -> int:
@@ -135,23 +143,24 @@ def free_stale_workers(now: datetime) -> int:
     known = Worker.objects.using(database()).values("boot_id")
     steps = all_steps().filter(state=StepState.RUNNING).exclude(lease_worker__in=alive.values("boot_id"))
     # A process that never registered (a shell, a test) is judged by `must_end_by` alone.
-    steps = steps.filter(lease_worker__in=known)
+    steps = steps.filter(lease_worker__in=known).order_by("must_end_by")
 
     def is_dead(step: StepRun, at: datetime) -> bool:
         assert step.lease_worker is not None
         live = Worker.objects.using(database()).filter(boot_id=step.lease_worker, stopped_at__isnull=True)
         return not live.filter(heartbeat_at__gt=at - timedelta(seconds=settings().STALE_SECONDS)).exists()
 
-    return each(steps, lambda pk: _free(pk, "its worker has not been heard of", is_dead))
+    return each(steps, lambda pk: _free(pk, "its worker has not been heard of", is_dead), line="stale workers")
 
 
 def free_overdue(now: datetime) -> int:
     """Void leases past `must_end_by`, whatever the heartbeat says."""
-    steps = all_steps().filter(state=StepState.RUNNING, must_end_by__lt=now)
-    why = "it did not end in its time"
-    return each(
-        steps, lambda pk: _free(pk, why, lambda step, at: step.must_end_by is not None and step.must_end_by < at)
-    )
+    steps = all_steps().filter(state=StepState.RUNNING, must_end_by__lt=now).order_by("must_end_by")
+
+    def is_over(step: StepRun, at: datetime) -> bool:
+        return step.must_end_by is not None and step.must_end_by < at
+
+    return each(steps, lambda pk: _free(pk, "it did not end in its time", is_over), line="overdue leases")
 
 
 def _free(step_id: UUID, why: str, is_dead: Callable[[StepRun, datetime], bool]) -> bool:
@@ -179,14 +188,14 @@ def _take(
 def wake_due(now: datetime) -> int:
     """Make retries READY whose time has come, and send them."""
     steps = all_steps().filter(GOES_ON, state=StepState.RETRY_SCHEDULED, wake_at__lte=now)
-    return each(steps.order_by("wake_at"), _go_on_crossing)
+    return each(steps.order_by("wake_at"), _go_on_crossing, line="due retries")
 
 
 def end_waits(now: datetime) -> int:
     """Let steps begin whose time has come, and runs go on that have waited in vain for a signal."""
     kinds = [str(WaitsOn.TIMER), str(WaitsOn.SIGNAL)]
     steps = all_steps().filter(GOES_ON, state=StepState.WAITING, waits_on__in=kinds, wake_at__lte=now)
-    return each(steps.order_by("wake_at"), _go_on_crossing)
+    return each(steps.order_by("wake_at"), _go_on_crossing, line="timers")
 
 
 def _go_on_crossing(step_id: UUID) -> bool:
@@ -233,7 +242,7 @@ def _is_known(run: WorkflowRun) -> bool:
 
 def carry_crossings(now: datetime) -> int:
     """Start, hand back and cancel children of other runs where that is due."""
-    return sum(each(rows, children.carry) for rows in children.due())
+    return sum(each(rows, children.carry, line=f"children: {what}") for what, rows in children.due().items())
 
 
 def park_unknown(now: datetime) -> int:
@@ -249,7 +258,7 @@ def park_unknown(now: datetime) -> int:
     steps = steps.filter(run__changed_at__lt=since)
     for name, version in known:
         steps = steps.exclude(run__workflow=name, run__version=version)
-    return each(steps.order_by("created_at"), _park_unknown)
+    return each(steps.order_by("created_at"), _park_unknown, line="unknown releases")
 
 
 @transact
@@ -270,7 +279,7 @@ def look_at_unsettled(now: datetime) -> int:
         reconcile.route(step_id)
         return True
 
-    return each(steps.order_by("wake_at"), look)
+    return each(steps.order_by("wake_at"), look, line="unsettled effects")
 
 
 def audit_absent(now: datetime) -> int:
@@ -279,13 +288,13 @@ def audit_absent(now: datetime) -> int:
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lte=now)
     rows = rows.filter(Q(lookup_sent_at__isnull=True) | Q(lookup_sent_at__lt=before))
     rows = rows.exclude(provider__in=providers.left_alone(now))  # it waits, and holds up no other provider's
-    return each(rows.order_by("audit_at"), while_open(dispatch.send_lookup))
+    return each(rows.order_by("audit_at"), while_open(dispatch.send_lookup), line="audits")
 
 
 def look_at_inherited(now: datetime) -> int:
     """Ask providers about what abandoned runs left open."""
     rows = abandon.inherited(now).filter(judged_here(now, "run")).exclude(provider__in=providers.left_alone(now))
-    return each(rows, while_open(abandon.look_at))
+    return each(rows, while_open(abandon.look_at), line="inherited effects")
 
 
 def end_lost_audits(now: datetime) -> int:
@@ -293,24 +302,25 @@ def end_lost_audits(now: datetime) -> int:
     since = now - timedelta(seconds=settings().UNKNOWN_WORKFLOW_SECONDS)
     rows = SideEffect.objects.using(database()).filter(state=EffectState.ABSENT, audit_at__lt=since)
     known = releases.known_releases(now)
-    return each(rows.order_by("audit_at"), lambda pk: reconcile.end_audit_if_lost(pk, known))
+    return each(rows.order_by("audit_at"), lambda pk: reconcile.end_audit_if_lost(pk, known), line="lost audits")
 
 
 def judge_events(now: datetime) -> int:
     """Judge what providers told and nobody has judged: its run was busy, its effect not there yet, or somebody died."""
-    return each(provider_events.due(now), provider_events.settle)
+    return each(provider_events.due(now), provider_events.settle, line="provider events")
 
 
 def expire_requests(now: datetime) -> int:
     """Escalate or deny requests whose time is over, unless nobody knows where that would lead."""
     rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, expires_at__lte=now)
-    return each(rows.exclude(run__parked_reason=ParkedReason.INCOMPATIBLE).order_by("expires_at"), expiry.expire)
+    rows = rows.exclude(run__parked_reason=ParkedReason.INCOMPATIBLE)
+    return each(rows.order_by("expires_at"), expiry.expire, line="expired requests")
 
 
 def end_overdue_runs(now: datetime) -> int:
     """Let runs past their deadline end."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, deadline_at__lte=now, ending_reason="")
-    return each(runs.order_by("deadline_at"), ends.end_overdue)
+    return each(runs.order_by("deadline_at"), ends.end_overdue, line="deadlines")
 
 
 def end_idle_runs(now: datetime) -> int:
@@ -318,13 +328,14 @@ def end_idle_runs(now: datetime) -> int:
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, idle_at__lte=now)
     # Long steps may be many, and must not stand before runs in which nothing happens.
     runs = runs.filter(~Exists(all_steps().filter(run=OuterRef("pk"), state=StepState.RUNNING)))
-    return each(runs.order_by("idle_at"), ends.end_idle)
+    return each(runs.order_by("idle_at"), ends.end_idle, line="idle runs")
 
 
 def end_late_cleanups(now: datetime) -> int:
     """Give undos and clean-ups up whose time is over: their runs go on to their end, with an alert."""
     runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True, ending_phase__in=PHASES_AT_WORK)
-    return each(runs.filter(cleanup_until__lte=now).order_by("cleanup_until"), ends.end_late_cleanup)
+    runs = runs.filter(cleanup_until__lte=now).order_by("cleanup_until")
+    return each(runs, ends.end_late_cleanup, line="late clean-ups")
 
 
 def confirm_ends(now: datetime) -> int:
@@ -335,7 +346,8 @@ def confirm_ends(now: datetime) -> int:
     effects = SideEffect.objects.using(database()).filter(run=OuterRef("pk"))
     # Those that wait for a person may be many, and must not stand before those that can end.
     is_open = Q(state__in=[str(state) for state in EFFECT_PENDING]) | Q(settles_at__gt=now)
-    return each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), ends.confirm_end)
+    runs = runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at")
+    return each(runs, ends.confirm_end, line="quiet ends")
 
 
 SWEEPS: dict[str, Callable[[datetime], int]] = {

@@ -43,7 +43,10 @@ def look_at_all(now: datetime) -> int:
     if _last.at is not None and _last.at <= now < _last.at + timedelta(seconds=settings().UNANSWERABLE_SECONDS):
         return 0
     _last.at = now
-    return sum(each(rows, partial(_mark, can_be_answered=can)) for rows, can in _changed(now))
+    return sum(
+        each(rows, partial(_mark, can_be_answered=can), line=f"unanswerable requests, part {number}")
+        for number, (rows, can) in enumerate(_changed(now))
+    )
 
 
 def forget() -> None:

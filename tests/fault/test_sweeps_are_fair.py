@@ -1,5 +1,7 @@
 """A row that cannot go on costs the sweeps nothing, and never keeps another from its turn."""
 
+import logging
+from collections import defaultdict
 from datetime import timedelta
 
 import pytest
@@ -64,6 +66,72 @@ def test_a_row_that_cannot_be_read_keeps_no_other_from_its_turn(world: World):
 
     assert done["due retries"] == 1
     assert StepRun.objects.get(pk=sound.pk).state == StepState.READY
+
+
+def due_retries(world: World, count: int) -> list[StepRun]:
+    """So many steps whose next try is due, in the order in which the sweep comes to them."""
+    flow = pay_workflow(Provider(faults=[raise_without_acting(Transient("503"))] * count))
+    for _ in range(count):
+        api.start(flow, {"amount": 5})
+    for _ in range(2 * count):
+        world.deliver(*world.messages.popleft())
+    world.clock.advance(hours=1)
+    return list(StepRun.objects.filter(name="pay").order_by("wake_at"))
+
+
+def broken(steps: list[StepRun]) -> None:
+    """Nobody can read their runs any more."""
+    WorkflowRun.objects.filter(pk__in=[step.run_id for step in steps]).update(budget={"idle_seconds": "what?"})
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows a turn, and no turn before."""
+    monkeypatch.setattr(turns, "BATCH", 2)
+    monkeypatch.setattr(turns, "_lines", defaultdict(turns._Line))
+
+
+def state_of(step: StepRun) -> str:
+    return str(StepRun.objects.get(pk=step.pk).state)
+
+
+def test_many_rows_that_always_fail_do_not_stand_before_those_behind_them(world: World, small_batches: None):
+    *bad, sound = due_retries(world, 5)
+    broken(bad)
+
+    moved = [sweeps.wake_due(world.clock.now()) for _ in range(4)]
+
+    assert moved == [0, 0, 0, 1]
+    assert state_of(sound) == StepState.READY
+    WorkflowRun.objects.filter(pk=bad[0].run_id).update(budget={})
+    assert sweeps.wake_due(world.clock.now()) == 1  # those in front are tried at each turn
+    assert state_of(bad[0]) == StepState.READY
+
+
+def test_what_goes_round_begins_again_at_the_end_of_the_line(world: World, small_batches: None):
+    bad = due_retries(world, 4)
+    broken(bad)
+    for _ in range(2):
+        sweeps.wake_due(world.clock.now())
+
+    WorkflowRun.objects.filter(pk=bad[1].run_id).update(budget={})  # it has been passed by
+
+    assert sum(sweeps.wake_due(world.clock.now()) for _ in range(3)) == 1
+    assert state_of(bad[1]) == StepState.READY
+
+
+def test_what_a_row_fails_with_is_said_once_until_it_fails_otherwise(world: World, caplog: pytest.LogCaptureFixture):
+    (bad,) = due_retries(world, 1)
+    broken([bad])
+
+    for _ in range(3):
+        sweeps.wake_due(world.clock.now())
+    WorkflowRun.objects.update(budget={"idle_seconds": ["another"]})
+    sweeps.wake_due(world.clock.now())
+
+    told = [line for line in caplog.records if line.name == "durableflows.sweeps"]
+    assert [line.levelno for line in told] == [logging.ERROR] * 2
+    assert all(str(bad.pk) in line.getMessage() for line in told)
 
 
 def writes(world: World, run: WorkflowRun) -> int:
