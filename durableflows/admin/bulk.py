@@ -20,6 +20,7 @@ from durableflows.reading.answers import DecisionForm, why_not
 from durableflows.reading.facts import Shown, amount_of, shown_of
 from durableflows.reading.looking import as_id
 from durableflows.rights import Standing
+from durableflows.transactions import is_away
 
 logger = log_lines.logger("durableflows.admin")
 
@@ -27,6 +28,7 @@ DOOR = "admin, several at once"
 MOST = 100
 """Requests that are answered at once."""
 GONE = "It is not there, or none that you may see."
+FAILED = "It has failed, and the log says why."
 
 
 class AnswerToSeveral(DecisionForm):
@@ -52,7 +54,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a row: taken, again, late, refused, changed, gone. `asked`: None when it is not seen."""
+    """What became of a row: taken, again, late, refused, changed, failed, gone. `asked`: None when it is not seen."""
 
     outcome: str
     words: str
@@ -114,6 +116,11 @@ def _answer(asked: ApprovalRequest | None, digest: str, given: AnswerToSeveral, 
     except DurableflowsError as error:
         logger.warning("%s could not answer request %s: %s", person, asked.pk, error)
         return Done("refused", str(error), asked)
+    except Exception as error:  # a row that nobody can read keeps none of the others from being answered
+        if is_away(error):
+            raise
+        logger.exception("the answer of %s to request %s has failed", person, asked.pk)
+        return Done("failed", FAILED, asked)
     word = "approved" if verdict == "approve" else "rejected"
     if is_repeat:
         return Done("again", f"you had already {word} it; nothing was done again", after)

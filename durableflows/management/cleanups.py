@@ -101,6 +101,9 @@ def _remove(run_id: UUID, which: Which, done: Done) -> None:
     except NotArchived as error:
         _refused(done, {"run": run_id}, error)
         return
+    except Exception as error:  # noqa: BLE001 - receivers of the project's, and rows that nobody can read: the others go
+        done.failed.append(tables.refusal(run_id, error))
+        return
     done.refusals = 0
     if gone is not None:
         done.runs, done.events, done.files = done.runs + 1, done.events + gone.events, done.files + gone.files

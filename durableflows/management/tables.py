@@ -8,9 +8,15 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from durableflows.core import log_lines
+from durableflows.core.classify import describe
 from durableflows.core.payload import redact
+from durableflows.errors import DurableflowsError
 from durableflows.explain_words import plain
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.transactions import is_away
+
+logger = log_lines.logger("durableflows")
 
 CELL_LIMIT = 67
 """As long as an effect's key: one that is cut short cannot be looked for at the provider."""
@@ -54,6 +60,17 @@ def section(title: str, lines: Iterable[str]) -> list[str]:
     """Lines under a title, or nothing."""
     kept = list(lines)
     return ["", f"{title}:", *(f"  {line}" for line in kept)] if kept else []
+
+
+def refusal(run_id: UUID, error: Exception) -> Row:
+    """Why a verb for many was not done to one of them. Raises the error when the database is away: it is so for all."""
+    if isinstance(error, DurableflowsError):
+        return {"run": run_id, "code": error.code, "message": str(error)}
+    if is_away(error):
+        raise error
+    logger.error("run %s: it has failed; the others are done all the same", run_id, exc_info=error)
+    told = describe(error)
+    return {"run": run_id, "code": "failed", "message": f"{told.error_class}: {told.text}"}
 
 
 def refusals(rows: Sequence[Row]) -> list[str]:

@@ -5,7 +5,6 @@ from argparse import Namespace
 from durableflows import clock, integrity
 from durableflows.conf import settings
 from durableflows.core import log_lines
-from durableflows.errors import DurableflowsError
 from durableflows.explain_words import plain
 from durableflows.management import progress, tables
 from durableflows.management.tables import Report, Row
@@ -53,8 +52,8 @@ def rotate(options: Namespace) -> Report:
     for run_id in rotation.due().values_list("pk", flat=True).iterator(chunk_size=CHUNK):
         try:
             done += rotation.rotate(run_id)
-        except DurableflowsError as error:  # the others are sealed anew all the same, and the exit code tells
-            failed.append({"run": run_id, "code": error.code, "message": str(error)})
+        except Exception as error:  # noqa: BLE001 - the others are sealed anew all the same, and the exit code tells
+            failed.append(tables.refusal(run_id, error))
         if tell is not None:
             tell(min(done + len(failed), total), total)
     lines = [f"{done:,} runs are sealed anew, {len(failed):,} are not"]

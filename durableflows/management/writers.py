@@ -6,7 +6,7 @@ from uuid import UUID
 from durableflows import api, gate
 from durableflows.core import registry
 from durableflows.core.states import StepState, WaitsOn
-from durableflows.errors import DurableflowsError, InvalidState, NotFoundError
+from durableflows.errors import InvalidState, NotFoundError
 from durableflows.explain_words import plain
 from durableflows.management import operators, tables
 from durableflows.management.operators import person, reason
@@ -58,8 +58,8 @@ def migrate(options: Namespace) -> Report:
         try:
             moved = api.migrate(run.pk, by=person(options.by), reason=reason(options), version=options.target)
             done.append({"run": moved.pk, "version": moved.version})
-        except DurableflowsError as error:  # the others are migrated all the same, and the exit code tells
-            failed.append({"run": run.pk, "code": error.code, "message": str(error)})
+        except Exception as error:  # noqa: BLE001 - the others are migrated all the same, and the exit code tells
+            failed.append(tables.refusal(run.pk, error))
     lines = [f"{len(done)} migrated, {len(failed)} not"]
     lines += tables.refusals(failed)
     return Report({"migrated": done, "failed": failed}, lines, 1 if failed else 0)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.http import HttpRequest
 
+from durableflows.core import log_lines
 from durableflows.core.money import Money
 from durableflows.core.operate import sums
 from durableflows.core.payload import sha256
@@ -21,9 +22,13 @@ from durableflows.reading.looking import as_id
 from durableflows.reading.runs import seen
 from durableflows.reading.verbs import IN_BULK, VERBS, ReasonForm, Verb
 from durableflows.reading.window import PAGE
+from durableflows.transactions import is_away
+
+logger = log_lines.logger("durableflows.pages")
 
 Context = dict[str, Any]
 DONE, CHANGED, REFUSED = "good", "look", "bad"
+FAILED = "Not done: it has failed, and the log says why."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,18 @@ def looked_at(request: HttpRequest, verb: Verb, ids: Sequence[UUID]) -> Iterator
 def _look(run: WorkflowRun, verb: str, person: Any) -> Looked:
     if not may(verb, run, person):
         return Looked("You may not do this with it: durableflows.operate_run is needed, in its tenant.", (), "")
-    return look(verb, run, person, {})
+    try:
+        return look(verb, run, person, {})
+    except Exception as error:  # noqa: BLE001 - a row that nobody can read keeps none of the others from being looked at
+        return Looked(_failed(verb, run, error), (), "")
+
+
+def _failed(verb: str, run: WorkflowRun, error: Exception) -> str:
+    """Say that it failed, and log why. Raises the error when the database is away: then it is so for all."""
+    if is_away(error):
+        raise error
+    logger.error("%s of run %s has failed", verb, run.pk, exc_info=error)
+    return FAILED
 
 
 def carried_out(request: HttpRequest, verb: Verb, row: Row, shown: str, reason: str) -> Row:
@@ -67,6 +83,8 @@ def _do(request: HttpRequest, verb: Verb, row: Row, shown: str, reason: str) -> 
         do(verb.name, row.run, request.user, reason, {})
     except DurableflowsError as error:
         return REFUSED, full_stop(str(error))
+    except Exception as error:  # noqa: BLE001 - nor from being done
+        return REFUSED, _failed(verb.name, row.run, error)
     return DONE, verb.did
 
 

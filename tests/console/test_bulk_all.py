@@ -9,6 +9,7 @@ from django.test import Client
 
 from durableflows import Money, api
 from durableflows.models import RunEvent, StepRun, WorkflowRun
+from durableflows.reading.bulk import FAILED
 from durableflows.reading.bulk_all import SALT
 from durableflows.runner import run_step
 from tests.console.test_run_page import words_of
@@ -165,3 +166,27 @@ def test_a_run_that_goes_to_another_tenant_meanwhile_is_not_there(runs: list[Wor
 
     assert states(runs)[0] == "PENDING"
     assert "bonus-0" not in text(page)
+
+
+def test_a_run_that_cannot_be_done_keeps_none_of_the_others_from_being_done(runs: list[WorkflowRun], client: Client):
+    for number in (0, 2, 3, 4):
+        api.pause(runs[number].pk, reason="quiet")
+    WorkflowRun.objects.filter(pk=runs[2].pk).update(budget={"idle_seconds": "what?"})
+
+    page = press(client, looked_through(client, "resume"), reason="they may")
+    while page.context["course"].phase == "do":
+        page = press(client, page, next="yes")
+
+    assert states(runs) == ["PENDING", "CANCELLED", "PARKED", "PENDING", "PENDING"]
+    assert (runs[2].pk, "bad", FAILED) in [(run.pk, tone, words) for run, tone, words in page.context["ended"]]
+
+
+def test_a_run_that_nobody_can_read_keeps_none_of_the_others_from_being_looked_at(
+    runs: list[WorkflowRun], client: Client
+):
+    WorkflowRun.objects.filter(pk=runs[2].pk).update(manifest={"cleanup": {"cancel": "x", "seconds": 1e300}})
+
+    words = words_of(text(looked_through(client, "cancel")))
+
+    assert "What it would do to 3 runs" in words
+    assert "Left out, because it would be refused: 2" in words

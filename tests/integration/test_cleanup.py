@@ -10,6 +10,7 @@ import pytest
 from django.apps import apps
 from django.core.files.storage import storages
 from django.db import connection
+from django.db.models.signals import pre_delete
 
 from durableflows import InvalidState, Permanent, Run, StepReturn, TooLate, UnknownOutcome, Workflow, api, child, step
 from durableflows.core.states import RunState
@@ -278,6 +279,31 @@ def test_a_row_of_the_project_may_keep_its_run(world: World, invoices: Callable[
     assert 'table "invoice"' in shown["failed"][0]["message"]
     assert WorkflowRun.objects.filter(pk=kept).exists()
     assert verify(kept).findings == ()
+
+
+@pytest.fixture
+def receiver():
+    """A receiver of the project that fails for some runs."""
+    fails: set[UUID] = set()
+
+    def refuse(instance: WorkflowRun, **_: object) -> None:
+        if instance.pk in fails:
+            raise ValueError("the ledger of the year is closed")
+
+    pre_delete.connect(refuse, sender=WorkflowRun)
+    yield fails
+    pre_delete.disconnect(refuse, sender=WorkflowRun)
+
+
+def test_a_run_that_cannot_be_removed_keeps_no_other_from_going(world: World, receiver: set[UUID]):
+    bad, _ = sorted(old(world, done, done))
+    receiver.add(bad)
+
+    shown = data("cleanup", *LONG, code=1)
+
+    assert (shown["runs"], [row["run"] for row in shown["failed"]]) == (1, [str(bad)])
+    assert shown["failed"][0]["message"] == "ValueError: the ledger of the year is closed"
+    assert verify(bad).findings == ()
 
 
 def test_each_removal_is_a_line_in_the_log(world: World, caplog: pytest.LogCaptureFixture):

@@ -1,11 +1,12 @@
 """Rotating keys: what the old key sealed is sealed anew under the new one, whatever the runs are doing meanwhile."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
 from django.test import override_settings
 
 from durableflows import InvalidState, api
@@ -141,6 +142,34 @@ def test_a_tampered_state_is_never_sealed_anew_and_the_others_are(world: World):
         assert WorkflowRun.objects.get(pk=good).data_key_id == "k2"
         assert [(one.code, one.run_id) for one in verify().findings] == [("state-digest", bad)]
         assert "run " + str(bad) in said("rotate", code=1)
+
+
+@pytest.fixture
+def stubborn():
+    """A constraint that somebody has put on the table: this run stays under its key."""
+    name = "stubborn_run"
+    yield lambda run_id: _sql(
+        f"ALTER TABLE durableflows_workflowrun ADD CONSTRAINT {name} CHECK (id <> '{run_id}' OR data_key_id = 'k1')"
+    )
+    _sql(f"ALTER TABLE durableflows_workflowrun DROP CONSTRAINT {name}")
+
+
+def _sql(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def test_a_run_that_cannot_be_written_keeps_no_other_from_being_sealed_anew(
+    world: World, stubborn: Callable[[UUID], None]
+):
+    with keys(OLD):
+        bad, good = sorted([ready(world), done(world)])
+    stubborn(bad)
+    with keys(BOTH):
+        shown = data("rotate", code=1)
+
+    assert [(row["run"], row["code"]) for row in shown["failed"]] == [(str(bad), "failed")]
+    assert WorkflowRun.objects.get(pk=good).data_key_id == "k2"
 
 
 def test_a_long_list_of_refusals_ends_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch):
