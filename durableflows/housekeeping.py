@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from durableflows import clock
 from durableflows.core.classify import describe
 from durableflows.models import Worker
 from durableflows.services.sweeps import SWEEPS
@@ -37,19 +36,24 @@ class Record:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
+        self._done: set[str] = set()
 
     def note(self, name: str, error: Exception | None) -> None:
         """A job was done, or failed."""
-        before = self._jobs.get(name)
         if error is None:
-            self._jobs[name] = Job(name, clock.now())
-        else:
-            told = describe(error)
-            text = f"{told.error_class}: {told.text}"[:ERROR_LIMIT]
-            self._jobs[name] = Job(name, before.ran_at if before else None, text)
+            self._done.add(name)
+            return
+        before, told = self._jobs.get(name), describe(error)
+        text = f"{told.error_class}: {told.text}"[:ERROR_LIMIT]
+        self._jobs[name] = Job(name, before.ran_at if before else None, text)
 
-    def keep(self, boot_id: UUID, swept_at: datetime) -> None:
-        """Write it, with the moment of the sweep. One statement."""
+    def keep(self, boot_id: UUID, now: datetime, swept_at: datetime) -> None:
+        """Write it, with the moment of the sweep. One statement.
+
+        now   when all that was done in this turn is taken to be done: nobody asks for the time once a job
+        """
+        self._jobs |= {name: Job(name, now) for name in self._done}
+        self._done.clear()
         jobs = {job.name: _stored(job) for job in self._jobs.values()}
         Worker.objects.using(database()).filter(boot_id=boot_id).update(swept_at=swept_at, jobs=jobs)
 

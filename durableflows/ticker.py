@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -179,23 +179,29 @@ def sweep_in_turn(place: Place, *, may_free_stale: bool, record: Record | None =
     if is_led:
         sweeps.sweep(may_free_stale=may_free_stale, leases_only=True)
     else:
-        with _watched():
-            sweeps.sweep(may_free_stale=may_free_stale, leases_only=False, note=record.note)
+        with _watched(record) as note:
+            sweeps.sweep(may_free_stale=may_free_stale, leases_only=False, note=note)
         # One that cannot publish dates itself back: the others must not count on it to send what is due.
-        record.keep(place.boot_id, clock.now() - (timedelta() if dispatch.is_open() else counted_on))
+        now = clock.now()
+        record.keep(place.boot_id, now, now if dispatch.is_open() else now - counted_on)
 
 
 @contextlib.contextmanager
-def _watched() -> Iterator[None]:
-    """Let watchers know that all that was due is done, or that it failed."""
-    began, failure = time.monotonic(), None
+def _watched(record: Record) -> Iterator[Callable[[str, Exception | None], None]]:
+    """Let watchers know that all that was due is done, or what failed first. Gives what each sweep is noted by."""
+    began, failures = time.monotonic(), list[Exception]()
+
+    def note(name: str, error: Exception | None) -> None:
+        record.note(name, error)
+        failures.extend([error] if error is not None else [])
+
     try:
-        yield
+        yield note
     except Exception as error:
-        failure = error
+        failures.append(error)
         raise
     finally:
-        watching.swept(time.monotonic() - began, failure)
+        watching.swept(time.monotonic() - began, next(iter(failures), None))
 
 
 def run_forever() -> None:

@@ -125,7 +125,7 @@ class Watcher:
         """A fact of a run, outside of its attempts; those of an attempt are in `attempt.facts`."""
 
     def swept(self, seconds: float, error: BaseException | None) -> None:
-        """A ticker has done all that was due."""
+        """A ticker has done all that was due. `error`: what of it failed first, if anything did."""
 
 
 @dataclass(frozen=True, slots=True)

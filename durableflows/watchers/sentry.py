@@ -54,7 +54,7 @@ class Issues(Watcher):
             ignore_logger(name)
         lost_workers.leave_out()
         add_global_event_processor(_guarded)
-        self._checked_in = 0.0
+        self._checked_in, self._failed = 0.0, False
 
     def begin(self, attempt: Attempt) -> None:
         """Let what the body itself reports name the step, without variables."""
@@ -104,11 +104,11 @@ class Issues(Watcher):
         _capture(_event(run.workflow, step, _word(fact), tags), None)
 
     def swept(self, seconds: float, error: BaseException | None) -> None:
-        """Check in, once a minute: when no ticker does, Sentry says so."""
-        now = time.monotonic()
-        if now - self._checked_in < CHECK_IN_SECONDS and error is None:
+        """Check in, once a minute, and at once when it fails or is well again: when no ticker does, Sentry says so."""
+        now, has_failed = time.monotonic(), error is not None
+        if now - self._checked_in < CHECK_IN_SECONDS and has_failed == self._failed:
             return
-        self._checked_in = now
+        self._checked_in, self._failed = now, has_failed
         capture_checkin(
             monitor_slug=MONITOR,
             status="ok" if error is None else "error",

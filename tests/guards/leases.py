@@ -133,8 +133,8 @@ GUARDS = (
         more=(
             Change(
                 "services/sweeps.py",
-                'return each(runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at"), ends.confirm_end)',
-                'return each(runs.order_by("changed_at"), ends.confirm_end)',
+                'runs = runs.filter(~Exists(effects.filter(is_open))).order_by("changed_at")',
+                'runs = runs.order_by("changed_at")',
             ),
         ),
         covered_by="nothing ends over an open effect",

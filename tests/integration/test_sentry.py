@@ -32,6 +32,7 @@ from durableflows.core.keys import new_token
 from durableflows.core.states import ParkedReason, RunState
 from durableflows.leases import Place
 from durableflows.models import WorkflowRun
+from durableflows.services import sweeps
 from durableflows.testing import World
 from durableflows.ticker import sweep_in_turn
 from tests.support.flows import Provider, act_then_raise, pay_effect, pay_workflow, raise_without_acting
@@ -211,13 +212,27 @@ def test_the_sweeper_checks_in_once_a_minute_and_says_when_it_failed(world: Worl
     place = Place(new_token(), "ticker", 0, ())
     sweep_in_turn(place, may_free_stale=False)
     sweep_in_turn(place, may_free_stale=False)
-    watching.swept(0.1, RuntimeError("the database is away"))
+    for _ in range(3):
+        watching.swept(0.1, RuntimeError("the database is away"))
+    watching.swept(0.1, None)
 
     assert [(one["monitor_slug"], one["status"]) for one in check_ins()] == [
         ("durableflows-sweep", "ok"),
         ("durableflows-sweep", "error"),
+        ("durableflows-sweep", "ok"),
     ]
     assert check_ins()[0]["monitor_config"]["schedule"] == {"type": "interval", "value": 1, "unit": "minute"}
+
+
+def test_the_sweeper_says_so_when_one_of_the_sweeps_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(now: object) -> int:
+        raise RuntimeError("no such column")
+
+    monkeypatch.setitem(sweeps.SWEEPS, "timers", broken)
+
+    sweep_in_turn(Place(new_token(), "ticker", 0, ()), may_free_stale=False)
+
+    assert [one["status"] for one in check_ins()] == ["error"]
 
 
 def test_without_a_client_nothing_is_asked_or_sent(world: World):
