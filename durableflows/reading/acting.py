@@ -152,8 +152,8 @@ class Acting:
     def __init__(self, request: HttpRequest, run: WorkflowRun, verb: str) -> None:
         self.person, self.run, self.verb = request.user, run, VERBS[verb]
         data = request.POST if request.method == "POST" else None
-        asks = bool(self.verb.form(run).fields)
-        self.form: VerbForm = self.verb.form(run, data) if asks else self.verb.form(run, {})
+        asks = self.verb.form is not VerbForm
+        self.form: VerbForm = self.verb.form(run, data if asks else {})
         self.is_given = self.form.is_valid() if self.form.is_bound else False
         self.looked = look(verb, run, self.person, self.form.arguments()) if self.is_given else None
         self.is_order = data is not None and "do" in data

@@ -43,7 +43,8 @@ def ledger(run: WorkflowRun, *, sees: bool, may_say: bool) -> Context:
     for send in list(EffectSend.objects.using(database()).filter(effect__in=ids).order_by("-id")[:ROWS_SHOWN])[::-1]:
         sends[send.effect_id].append(send)
     told: dict[UUID | None, list[ProviderEvent]] = defaultdict(list)
-    for event in ProviderEvent.objects.using(database()).filter(effect__in=ids).order_by("id")[:ROWS_SHOWN]:
+    events = ProviderEvent.objects.using(database()).filter(effect__in=ids).order_by("-id")
+    for event in list(events[:ROWS_SHOWN])[::-1]:
         told[event.effect_id].append(event)
     entries = [_entry(row, sends[row.pk], told[row.pk], sees=sees, may_say=may_say) for row in effects]
     return {"entries": entries, "money": list(_money(effects)) if sees else [], "rows_shown": ROWS_SHOWN}

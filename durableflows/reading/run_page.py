@@ -84,20 +84,21 @@ def shown(value: JSON, *, sees: bool) -> JSON:
 
 
 def overview(request: HttpRequest, run: WorkflowRun) -> Context:
-    """The steps on a line of time, the diagram with the way it has come, and the runs that it has started."""
+    """The newest steps on a line of time, the diagram with the way it has come, and the newest runs it has started."""
     steps = list(_steps(run).defer("input", "output", "stood", "joined").order_by("-created_at", "-id")[:STEPS_SHOWN])
     steps.reverse()
     rows = StepAttempt.objects.using(database()).filter(step__in=[step.pk for step in steps]).order_by("-id")
     tries: dict[UUID, list[StepAttempt]] = defaultdict(list)
     for one in reversed(list(rows[:ROWS_SHOWN])):
         tries[one.step_id].append(one)
-    children = WorkflowRun.objects.using(database()).filter(parent=run).order_by("created_at", "id")
+    children = WorkflowRun.objects.using(database()).filter(parent=run).order_by("-created_at", "-id")
     return {
         "chart": chart(run, steps, tries, now_of(request)),
         "diagram": diagram(run, steps),
         "steps": [(step, tries[step.pk]) for step in steps],
         "rows_shown": STEPS_SHOWN,
-        "children": list(children.defer("data", "manifest")[:ROWS_SHOWN]),
+        "children": list(children.defer("data", "manifest")[:ROWS_SHOWN])[::-1],
+        "children_shown": ROWS_SHOWN,
     }
 
 
@@ -106,15 +107,17 @@ def _steps(run: WorkflowRun) -> Any:
 
 
 def people(request: HttpRequest, run: WorkflowRun, *, sees: bool) -> Context:
-    """The run's requests with who decided, and the signals that came for it."""
-    rows = ApprovalRequest.objects.using(database()).filter(run=run).select_related("step").order_by("id")
-    requests = list(rows.defer("step__input", "step__output").prefetch_related("decisions")[:ROWS_SHOWN])
-    signals = Signal.objects.using(database()).filter(run=run).select_related("used_by")[:ROWS_SHOWN]
+    """The run's newest requests with who decided, and the newest signals that came for it, both in order."""
+    rows = ApprovalRequest.objects.using(database()).filter(run=run).select_related("step").order_by("-id")
+    requests = list(rows.defer("step__input", "step__output").prefetch_related("decisions")[:ROWS_SHOWN])[::-1]
+    came = Signal.objects.using(database()).filter(run=run).select_related("used_by").order_by("-arrived_at", "-id")
+    signals = list(came.defer("used_by__input", "used_by__output")[:ROWS_SHOWN])[::-1]
     sees_all = sees and (request.user.has_perm(OPERATE) or request.user.has_perm(VIEW_REQUESTS))
     opened = {one.pk: _decision(one) for one in requests if sees_all or one.requester_id == request.user.pk}
     return {
         "requests": [(one, one.decisions.all(), opened.get(one.pk, "")) for one in requests],
         "signals": [(one, shown(one.payload, sees=sees)) for one in signals],
+        "rows_shown": ROWS_SHOWN,
     }
 
 

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,6 +10,7 @@ from django.test import Client
 
 from durableflows import api
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.reading import run_page
 from durableflows.runner import run_step
 from tests.support.pages import HOSTILE, Ask, Browse, People, is_inert, text
 
@@ -103,6 +105,25 @@ def test_a_workflow_that_is_not_known_here_is_shown_without_a_diagram(paid: Work
     assert "does not know bonus version 77" in text(client.get(address(paid.pk)))
 
 
+def test_of_many_requests_and_signals_the_newest_are_shown(
+    asked: ApprovalRequest, client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_page, "ROWS_SHOWN", 1)
+    old = ApprovalRequest.objects.get(pk=asked.pk)
+    old.pk, old.title = UUID(int=7), "the first one"
+    ApprovalRequest.objects.filter(pk=asked.pk).update(state="CLOSED")  # one of a step is open at a time
+    old.save(force_insert=True)
+    for name in ("first", "second"):
+        api.signal(asked.run_id, name)
+
+    words = words_of(text(client.get(address(asked.run_id, "people/"))))
+
+    assert asked.title in words
+    assert "the first one" not in words
+    assert "The newest 1 requests are shown." in words
+    assert "second" in words
+
+
 def test_the_ledger_shows_receipts_sends_and_sums_and_masks_secrets(paid: WorkflowRun, client: Client):
     page = text(client.get(address(paid.pk, "ledger/")))
 
@@ -161,8 +182,6 @@ def test_history_says_whether_it_is_as_it_was_written(paid: WorkflowRun, client:
 
 
 def test_a_long_history_is_paged_and_checked_when_asked(paid: WorkflowRun, client: Client, monkeypatch: Any):
-    from durableflows.reading import run_page
-
     monkeypatch.setattr(run_page, "EVENTS_SHOWN", 3)
     monkeypatch.setattr(run_page, "CHECKED_AT_ONCE", 3)
     total = paid.event_sequence
