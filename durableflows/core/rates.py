@@ -36,7 +36,7 @@ class Limits:
     at_once: int | None = None
     """Sends that may be under way at a time."""
     failures_in_a_row: int | None = 5
-    """So many failures one after the other pause the provider; None: nothing does but a person."""
+    """After so many failures in a row the provider is left alone; None: only a person stops it."""
     cool_down_seconds: float = 30.0
     """Pause before one request tries whether the provider is back."""
     repeats_share: float = 0.2

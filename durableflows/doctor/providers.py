@@ -41,5 +41,6 @@ def _left_alone(found: list[Breaker], waiting: dict[str, int], *, by_person: boo
         if (one.state is BreakerState.PAUSED) == by_person:
             by = f" by {one.changed_by}" if one.changed_by else ""
             since = f" since {one.since:%Y-%m-%d %H:%M} UTC" if one.since else ""
+            stands = "paused" if by_person else "left alone"
             steps = waiting.get(one.provider, 0)
-            yield None, f"{one.provider} is paused{by}{since}: {one.reason}; {steps} step(s) wait for it"
+            yield None, f"{one.provider} is {stands}{by}{since}: {one.reason}; {steps} step(s) wait for it"

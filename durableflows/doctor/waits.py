@@ -155,8 +155,8 @@ def _by_age(scope: Scope, code: str, found: list[tuple[UUID, datetime, str]]) ->
     limit = scope.now - timedelta(seconds=STUCK_SECONDS)
     sweeps = scope.ticking_since is not None and scope.ticking_since < limit
     stuck = [(run_id, _since(text, at)) for run_id, at, text in found if sweeps and at < limit]
-    due = [(run_id, _since(text, at)) for run_id, at, text in found if not (sweeps and at < limit)]
-    return [*listed("stuck", stuck), *listed(code, due)]
+    late = [(run_id, _since(text, at)) for run_id, at, text in found if not (sweeps and at < limit)]
+    return [*listed("stuck", stuck), *listed(code, late)]
 
 
 def _since(text: str, at: datetime) -> str:
