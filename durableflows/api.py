@@ -45,6 +45,7 @@ from durableflows.services import abandon as abandoning
 from durableflows.services import (
     approvals,
     limits,
+    looks,
     migrations,
     operations,
     provider_events,
@@ -52,7 +53,6 @@ from durableflows.services import (
     reconcile,
     requests,
     runs,
-    seen,
     signals,
 )
 from durableflows.services import compensate as compensating
@@ -324,7 +324,7 @@ def note_shown(request_id: UUID | str, *, by: Any, facts_digest: str, door: str 
 
     Raises   NotFoundError, NotAllowed when nobody is logged in, InvalidState. The same again moves the last look's time
     """
-    seen.note_shown(request_id, by=by, facts_digest=facts_digest, door=door, origin=origin)
+    looks.note_shown(request_id, by=by, facts_digest=facts_digest, door=door, origin=origin)
 
 
 def resolve_effect(

@@ -16,7 +16,7 @@ from durableflows.core import cells, log_lines
 from durableflows.errors import InvalidState, NotAllowed
 from durableflows.models import ApprovalDecision, ApprovalRequest, RequestView
 from durableflows.selectors import OPERATE, VIEW_REQUESTS, Person, requests_for
-from durableflows.services.seen import facts_at
+from durableflows.services.looks import facts_at
 from durableflows.transactions import database
 
 logger = log_lines.logger("durableflows.exports")

@@ -76,7 +76,7 @@ def _edits(request: ApprovalRequest, last: ApprovalDecision | None) -> BaseModel
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Sight:
     """Which runs a person may see: the own ones, and all of these tenants. `tenants` None: all there are."""
 
     person_id: Any
@@ -92,14 +92,14 @@ class Seen:
         return own | Q(**{f"{path}tenant__in": sorted(self.tenants)}) if self.tenants else own
 
 
-def seen_by(person: Person | None) -> Seen:
+def sight_of(person: Person | None) -> Sight:
     """Say what a person sees: of others' runs those of the person's tenants, with the right to view or operate all.
 
     None: trusted code. Raises TenantsUnknown.
     """
     if person is None:
-        return Seen(None, None)
-    return Seen(person.pk, tenants_of(person) if sees_others(person) else frozenset())
+        return Sight(None, None)
+    return Sight(person.pk, tenants_of(person) if sees_others(person) else frozenset())
 
 
 def sees_others(person: Person) -> bool:
@@ -108,8 +108,8 @@ def sees_others(person: Person) -> bool:
 
 
 def runs_for(person: Person | None) -> QuerySet[WorkflowRun]:
-    """The runs a person may see; see `seen_by`. Raises TenantsUnknown."""
-    return WorkflowRun.objects.using(database()).filter(seen_by(person).within())
+    """The runs a person may see; see `sight_of`. Raises TenantsUnknown."""
+    return WorkflowRun.objects.using(database()).filter(sight_of(person).within())
 
 
 def may_see_run(run: WorkflowRun, person: Person) -> bool:

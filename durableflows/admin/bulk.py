@@ -96,8 +96,8 @@ def answer_all(
 ) -> list[Done]:
     """Answer each row by itself, in the order in which it was shown."""
     pairs = list(_pairs(fields))
-    seen = {row.pk: row for row in requests.filter(pk__in=[pk for pk, _ in pairs]).select_related("step")}
-    return [_answer(seen.get(pk), digest, given, person, origin) for pk, digest in pairs]
+    found = {row.pk: row for row in requests.filter(pk__in=[pk for pk, _ in pairs]).select_related("step")}
+    return [_answer(found.get(pk), digest, given, person, origin) for pk, digest in pairs]
 
 
 def _answer(asked: ApprovalRequest | None, digest: str, given: AnswerToSeveral, person: Any, origin: str) -> Done:

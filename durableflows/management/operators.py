@@ -83,17 +83,17 @@ def with_preview(options: Namespace) -> Report:
 
 def previewed(options: Namespace, arguments: Mapping[str, Any]) -> Report:
     """Say what the verb would do; exit code 1 when it would be refused."""
-    seen = api.preview(options.verb, options.run, by=person(options.by), **arguments)
-    parts = {"changes": seen.changes, "closes": seen.closes, "begins": seen.begins, "keeps": seen.keeps}
-    parts |= {"repeats": seen.repeats, "undoes": seen.undoes, "stays": seen.stays}
-    parts |= {"confirmed": seen.confirmed, "unknown": seen.unknown}
-    money = {name: [str(one) for one in amounts] for name, amounts in seen.money.items()}
-    data = {"verb": seen.verb, "run": seen.run_id, "refused": seen.refused, **parts, "money": money}
-    lines = [f"nothing was done; {seen.verb} would be {'refused: ' + plain(seen.refused) if seen.refused else 'done'}"]
+    said = api.preview(options.verb, options.run, by=person(options.by), **arguments)
+    parts = {"changes": said.changes, "closes": said.closes, "begins": said.begins, "keeps": said.keeps}
+    parts |= {"repeats": said.repeats, "undoes": said.undoes, "stays": said.stays}
+    parts |= {"confirmed": said.confirmed, "unknown": said.unknown}
+    money = {name: [str(one) for one in amounts] for name, amounts in said.money.items()}
+    data = {"verb": said.verb, "run": said.run_id, "refused": said.refused, **parts, "money": money}
+    lines = [f"nothing was done; {said.verb} would be {'refused: ' + plain(said.refused) if said.refused else 'done'}"]
     for name, texts in parts.items():
         total = f" ({', '.join(money[name])})" if money.get(name) else ""
         lines += section(f"{_TITLES[name]}{total}", [plain(text) for text in texts])
-    return Report(data, lines, 1 if seen.refused else 0)
+    return Report(data, lines, 1 if said.refused else 0)
 
 
 _TITLES = {

@@ -99,25 +99,25 @@ class Looked:
 def look(verb: str, run: WorkflowRun, person: Any, arguments: Arguments) -> Looked:
     """Say what the verb would do now. A mistake in the arguments is a refusal."""
     try:
-        seen = api.preview(verb, run.pk, by=person, **arguments)
+        said = api.preview(verb, run.pk, by=person, **arguments)
     except DurableflowsError as error:
         return Looked(full_stop(str(error)), (), "")
-    parts = list(_parts(seen))
-    return Looked(full_stop(seen.refused), parts, json.dumps(_text(seen), ensure_ascii=False))
+    parts = list(_parts(said))
+    return Looked(full_stop(said.refused), parts, json.dumps(_text(said), ensure_ascii=False))
 
 
-def _parts(seen: api.Preview) -> Iterator[Part]:
+def _parts(said: api.Preview) -> Iterator[Part]:
     for name, (words, tone) in PARTS.items():
-        lines: Sequence[str] = getattr(seen, name)
+        lines: Sequence[str] = getattr(said, name)
         if lines:
-            yield Part(words, tone, lines, seen.money.get(name, ()))
+            yield Part(words, tone, lines, said.money.get(name, ()))
 
 
-def _text(seen: api.Preview) -> dict[str, list[str]]:
-    """All that the person is to have seen: what would be done, about how much money, and on which state."""
-    said = {words: list(getattr(seen, name)) for name, (words, _) in PARTS.items() if getattr(seen, name)}
-    money = [f"{PARTS[name][0].lower()}, {amount}" for name, amounts in seen.money.items() for amount in amounts]
-    state = [] if seen.checkpoint is None else [f"checkpoint {seen.checkpoint}"]
+def _text(said: api.Preview) -> dict[str, list[str]]:
+    """All that the person is to have said: what would be done, about how much money, and on which state."""
+    said = {words: list(getattr(said, name)) for name, (words, _) in PARTS.items() if getattr(said, name)}
+    money = [f"{PARTS[name][0].lower()}, {amount}" for name, amounts in said.money.items() for amount in amounts]
+    state = [] if said.checkpoint is None else [f"checkpoint {said.checkpoint}"]
     return said | {words: lines for words, lines in (("Money", money), ("The state", state)) if lines}
 
 

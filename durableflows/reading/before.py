@@ -29,14 +29,14 @@ class Earlier:
     at: datetime | None
 
 
-def earlier(asked: ApprovalRequest, seen: QuerySet[ApprovalRequest]) -> list[Earlier]:
-    """The newest closed requests about the same person or thing. `seen`: what the person who looks may see."""
+def earlier(asked: ApprovalRequest, visible: QuerySet[ApprovalRequest]) -> list[Earlier]:
+    """The newest closed requests about the same person or thing. `visible`: what the person who looks may see."""
     name = whom_fact(asked)
     if name is None:
         return []
-    closed = seen.exclude(state=ApprovalState.OPEN).filter(run__workflow=asked.run.workflow)
+    closed = visible.exclude(state=ApprovalState.OPEN).filter(run__workflow=asked.run.workflow)
     newest = closed.order_by("-id").values("pk")[:LOOKED_THROUGH]
-    same = seen.filter(pk__in=newest).annotate(whom=KeyTransform(name, "binding"))
+    same = visible.filter(pk__in=newest).annotate(whom=KeyTransform(name, "binding"))
     same = same.filter(whom=asked.binding[name]).exclude(pk=asked.pk)
     rows = same.select_related(None).prefetch_related("decisions").order_by("-id")[:SHOWN]
     return [_earlier(row) for row in rows]

@@ -19,7 +19,7 @@ from durableflows.explain_words import full_stop
 from durableflows.models import WorkflowRun
 from durableflows.reading.acting import Looked, do, look, may, problems
 from durableflows.reading.looking import as_id
-from durableflows.reading.runs import seen
+from durableflows.reading.runs import visible
 from durableflows.reading.verbs import IN_BULK, VERBS, ReasonForm, Verb
 from durableflows.reading.window import PAGE
 from durableflows.transactions import is_away
@@ -44,7 +44,7 @@ class Row:
 
 def looked_at(request: HttpRequest, verb: Verb, ids: Sequence[UUID]) -> Iterator[Row]:
     """Each run of these that the person may see, in this order, with what the verb would do to it."""
-    found = {run.pk: run for run in seen(request).filter(pk__in=ids)}
+    found = {run.pk: run for run in visible(request).filter(pk__in=ids)}
     for run_id in ids:
         if run_id in found:
             looked = _look(found[run_id], verb.name, request.user)

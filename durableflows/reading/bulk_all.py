@@ -150,7 +150,7 @@ def totals(course: Course) -> list[tuple[str, int, list[Money]]]:
 
 def ended(request: HttpRequest, course: Course) -> list[tuple[WorkflowRun, str, str]]:
     """Each run with what became of it, first those that were left out; none that the person sees no more."""
-    found = {str(run.pk): run for run in runs.seen(request).filter(pk__in=[one[0] for one in course.results])}
+    found = {str(run.pk): run for run in runs.visible(request).filter(pk__in=[one[0] for one in course.results])}
     return [(found[run_id], tone, words) for run_id, tone, words in course.results if run_id in found]
 
 

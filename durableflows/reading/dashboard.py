@@ -23,7 +23,7 @@ from durableflows.reading.looking import once
 from durableflows.reading.providers import WORDS
 from durableflows.reading.standing import now_of
 from durableflows.reading.workers import ago
-from durableflows.selectors import Seen, seen_by
+from durableflows.selectors import Sight, sight_of
 from durableflows.transactions import database, uncompiled
 
 Context = dict[str, Any]
@@ -39,14 +39,14 @@ class Line:
     most: str
 
 
-def seen(request: HttpRequest) -> Seen:
+def sight_for(request: HttpRequest) -> Sight:
     """What the person sees; asked once a page. Raises TenantsUnknown."""
-    return once(request, "seen by", lambda: seen_by(request.user))
+    return once(request, "sight", lambda: sight_of(request.user))
 
 
 def dashboard(request: HttpRequest, most: int) -> Context:
     """All that the page shows: six queries, and what the rights take. `most`: of the newest ends."""
-    now, sight = now_of(request), seen(request)
+    now, sight = now_of(request), sight_for(request)
     with uncompiled():
         found, counted = ends.lately(sight, now, most=most), list(tiles.tiles(sight, now))
     words = [_words(hour) for hour in found.hours]

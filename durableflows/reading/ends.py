@@ -13,7 +13,7 @@ from django.db.models.functions import RowNumber, TruncHour
 
 from durableflows.core.states import RunState
 from durableflows.models import WorkflowRun
-from durableflows.selectors import Seen
+from durableflows.selectors import Sight
 from durableflows.transactions import database
 
 HOURS = 24
@@ -50,13 +50,13 @@ class Ends:
         return [str(state) for state in RunState if any(state in hour.ended for hour in self.hours)]
 
 
-def lately(seen: Seen, now: datetime, *, most: int = MOST_ENDS) -> Ends:
+def lately(sight: Sight, now: datetime, *, most: int = MOST_ENDS) -> Ends:
     """Read the last hours of what a person sees."""
     first = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * HOUR
     hours = {first + number * HOUR: Hour(first + number * HOUR) for number in range(HOURS)}
     newest = _ended(first).order_by("-ended_at").values_list("ended_at", flat=True)
     cut_at = next(iter(newest[most : most + 1]), None)
-    for row in _marks(seen, cut_at or first):
+    for row in _marks(sight, cut_at or first):
         _put(hours[row["hour"]], row) if row["hour"] in hours else None
     return Ends(list(hours.values()), cut_at)
 
@@ -65,14 +65,14 @@ def _ended(since: datetime) -> Any:
     return WorkflowRun.objects.using(database()).filter(ended_at__gte=since).order_by()
 
 
-def _marks(seen: Seen, since: datetime) -> Any:
+def _marks(sight: Sight, since: datetime) -> Any:
     """Of each hour and state the run that ended soonest, the one in the middle, and the one that 95 % do not outlast.
 
     Any database sorts by a window; few have quantiles.
     """
     took = ExpressionWrapper(F("ended_at") - F("created_at"), output_field=DurationField())
     group = [F("hour"), F("state")]
-    rows = _ended(since).filter(seen.within()).values("state", took=took, hour=TruncHour("ended_at", tzinfo=UTC))
+    rows = _ended(since).filter(sight.within()).values("state", took=took, hour=TruncHour("ended_at", tzinfo=UTC))
     place = Window(RowNumber(), partition_by=group, order_by="took")
     rows = rows.annotate(count=Window(Count("*"), partition_by=group), place=place)
     # Of a hundred the 50th and the 95th: whole numbers, divided as whole numbers are.

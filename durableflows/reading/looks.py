@@ -6,7 +6,7 @@ from django.http import HttpRequest
 
 from durableflows.models import ApprovalRequest
 from durableflows.reading.standing import now_of
-from durableflows.services.seen import note_all_shown
+from durableflows.services.looks import note_all_shown
 
 
 def note_look(request: HttpRequest, requests: Iterable[ApprovalRequest], door: str) -> None:

@@ -22,7 +22,7 @@ from durableflows.explain_words import plain, when
 from durableflows.models import BreakerChange, SideEffect
 from durableflows.reading import narrow
 from durableflows.reading.standing import span
-from durableflows.selectors import Seen
+from durableflows.selectors import Sight
 from durableflows.services import providers as service
 from durableflows.transactions import database
 
@@ -60,18 +60,18 @@ class Provider:
     doubt_address: str
 
 
-def all_of(seen: Seen, now: datetime) -> list[Provider]:
+def all_of(sight: Sight, now: datetime) -> list[Provider]:
     """Every provider that effects, settings, rows or waiting steps name; those that take nothing first."""
-    breakers, counted = provider_state.read_all(), _counts(seen, now)
+    breakers, counted = provider_state.read_all(), _counts(sight, now)
     names = sorted(service.declared() | set(breakers) | set(counted))
     found = [_provider(breakers.get(name) or Breaker(name), counted.get(name) or AtIt(), now) for name in names]
     return sorted(found, key=lambda one: one.breaker.state is BreakerState.CLOSED)
 
 
-def one_of(name: str, seen: Seen, now: datetime) -> Provider:
+def one_of(name: str, sight: Sight, now: datetime) -> Provider:
     """One of them. Raises NotFoundError for a provider that nothing names."""
     service.check_known(name)
-    return _provider(provider_state.read(name), _counts(seen, now, name).get(name) or AtIt(), now)
+    return _provider(provider_state.read(name), _counts(sight, now, name).get(name) or AtIt(), now)
 
 
 def changes(name: str) -> list[tuple[BreakerChange, str, str]]:
@@ -80,9 +80,9 @@ def changes(name: str) -> list[tuple[BreakerChange, str, str]]:
     return [(row, WORDS[row.state], TONES[row.state]) for row in rows]
 
 
-def sends_lately(name: str, seen: Seen, now: datetime) -> str:
+def sends_lately(name: str, sight: Sight, now: datetime) -> str:
     """What was sent to it in the last minutes, and how it was answered."""
-    sends = providers.sends_within(name, LATELY, now).filter(seen.within("effect__run__")).order_by()
+    sends = providers.sends_within(name, LATELY, now).filter(sight.within("effect__run__")).order_by()
     failed, repeats = Q(health="failed"), Q(is_repeat=True)
     found = sends.aggregate(all=Count("pk"), failed=Count("pk", filter=failed), repeats=Count("pk", filter=repeats))
     if not found["all"]:
@@ -90,14 +90,14 @@ def sends_lately(name: str, seen: Seen, now: datetime) -> str:
     return f"{found['all']:,}, of which {found['failed']:,} failed and {found['repeats']:,} were repeats"
 
 
-def _counts(seen: Seen, now: datetime, name: str = "") -> Mapping[str, AtIt]:
+def _counts(sight: Sight, now: datetime, name: str = "") -> Mapping[str, AtIt]:
     held, effects = narrow.kept("held", now), SideEffect.objects.using(database()).order_by()
     assert held is not None
-    steps = held.rows.filter(seen.within("run__"), **({"held_by": name} if name else {}))
+    steps = held.rows.filter(sight.within("run__"), **({"held_by": name} if name else {}))
     waiting = steps.values("held_by").annotate(
         steps=Count("pk"), runs=Count("run", distinct=True), since=Min("held_since")
     )
-    open_ones = effects.filter(seen.within("run__"), **({"provider": name} if name else {}))
+    open_ones = effects.filter(sight.within("run__"), **({"provider": name} if name else {}))
     open_ones = open_ones.filter(state__in=[str(EffectState.DISPATCHED), str(EffectState.UNKNOWN)])
     under_way = Q(state=EffectState.DISPATCHED) | Q(state=EffectState.UNKNOWN, settles_at__gt=now)
     in_doubt = Q(state=EffectState.UNKNOWN) | Q(in_doubt_since__isnull=False)

@@ -150,9 +150,9 @@ class Row:
     state: str
 
 
-def seen(request: HttpRequest) -> narrow.Runs:
+def visible(request: HttpRequest) -> narrow.Runs:
     """The runs that the person may see; built once a page. Raises TenantsUnknown."""
-    return once(request, "seen runs", lambda: runs_for(request.user))
+    return once(request, "visible runs", lambda: runs_for(request.user))
 
 
 def may_act(request: HttpRequest) -> bool:
@@ -206,7 +206,7 @@ def page(request: HttpRequest, choice: Chosen) -> Window[WorkflowRun]:
 def narrowed(request: HttpRequest, choice: Chosen) -> narrow.Runs:
     """All runs of the list, whatever its page."""
     now = now_of(request)
-    runs = narrow.with_fields(choice.fields, narrow.under(choice.show, seen(request), now), now, show=choice.show)
+    runs = narrow.with_fields(choice.fields, narrow.under(choice.show, visible(request), now), now, show=choice.show)
     return narrow.found(choice.search, runs) if choice.search else runs
 
 

@@ -16,10 +16,10 @@ from durableflows.reading.acting import Context, Part, problems
 from durableflows.reading.providers import Provider, one_of, sends_lately
 from durableflows.reading.standing import now_of
 from durableflows.reading.verbs import ReasonForm
-from durableflows.selectors import Seen
+from durableflows.selectors import Sight
 from durableflows.services import providers as service
 
-ALL = Seen(None, None)
+ALL = Sight(None, None)
 """Whoever may stop a provider stops it for all: the preview counts everything."""
 
 

@@ -17,7 +17,7 @@ from durableflows.models import WorkflowRun
 from durableflows.reading import narrow
 from durableflows.reading.narrow import Kept
 from durableflows.reading.standing import span
-from durableflows.selectors import Seen
+from durableflows.selectors import Sight
 from durableflows.transactions import database
 
 Counted = QuerySet[Any, Any]
@@ -78,17 +78,17 @@ SPECS: Mapping[str, _Spec] = {
 """The views that are counted, in the order of the page."""
 
 
-def tiles(seen: Seen, now: datetime) -> Iterator[Tile]:
+def tiles(sight: Sight, now: datetime) -> Iterator[Tile]:
     """All figures of what a person sees."""
-    found = figures(seen, now)
-    errors = _errors(narrow.kept("retried", now), seen) if found["retried"].runs else []
+    found = figures(sight, now)
+    errors = _errors(narrow.kept("retried", now), sight) if found["retried"].runs else []
     for name in SPECS:
         yield _tile(name, found[name], now, errors if name == "retried" else [])
 
 
-def figures(seen: Seen, now: datetime) -> Mapping[str, Figure]:
+def figures(sight: Sight, now: datetime) -> Mapping[str, Figure]:
     """Count what each view shows, by one query."""
-    first, *rest = _counted(seen, now)
+    first, *rest = _counted(sight, now)
     found: dict[str, Figure] = {}
     for row in first.union(*rest, all=True):
         found[row["what"]] = found.get(row["what"], Figure()).and_(Figure(row["runs"], row["rows"], row["since"]))
@@ -96,14 +96,14 @@ def figures(seen: Seen, now: datetime) -> Mapping[str, Figure]:
     return found | {"doubt": Figure(doubt.runs, effects.rows, effects.since)}
 
 
-def _counted(seen: Seen, now: datetime) -> Iterator[Counted]:
-    runs = WorkflowRun.objects.using(database()).filter(seen.within())
+def _counted(sight: Sight, now: datetime) -> Iterator[Counted]:
+    runs = WorkflowRun.objects.using(database()).filter(sight.within())
     for name in SPECS:
         if rows := narrow.kept(name, now):
-            yield _of_rows(name, rows, seen)
+            yield _of_rows(name, rows, sight)
         else:
             yield from (_of_runs(name, part) for part in narrow.parts(name, runs, now))
-    yield _of_rows("doubt: effects", Kept(narrow.doubtful(), "in_doubt_since"), seen)
+    yield _of_rows("doubt: effects", Kept(narrow.doubtful(), "in_doubt_since"), sight)
 
 
 def _of_runs(name: str, runs: narrow.Runs) -> Counted:
@@ -111,17 +111,17 @@ def _of_runs(name: str, runs: narrow.Runs) -> Counted:
     return runs.order_by().values(what=Value(name, CharField())).annotate(**counted)
 
 
-def _of_rows(name: str, kept: Kept, seen: Seen) -> Counted:
+def _of_rows(name: str, kept: Kept, sight: Sight) -> Counted:
     counted = {"runs": Count("run", distinct=True), "rows": Count("pk"), "since": Min(kept.since)}
-    rows: Counted = kept.rows.filter(seen.within("run__")).values(what=Value(name, CharField())).annotate(**counted)
+    rows: Counted = kept.rows.filter(sight.within("run__")).values(what=Value(name, CharField())).annotate(**counted)
     return rows
 
 
-def _errors(retried: Kept | None, seen: Seen) -> list[tuple[str, str, str]]:
+def _errors(retried: Kept | None, sight: Sight) -> list[tuple[str, str, str]]:
     """The classes of error that most runs are tried again after: its name, how many runs, and the list of them."""
     if retried is None:
         return []
-    rows = retried.rows.filter(seen.within("run__")).values("error_class")
+    rows = retried.rows.filter(sight.within("run__")).values("error_class")
     found = rows.annotate(runs=Count("run", distinct=True)).order_by("-runs", "error_class")[:ERRORS_SHOWN]
     return [(row["error_class"], f"{row['runs']:,}", _address("retried", error=row["error_class"])) for row in found]
 

@@ -13,7 +13,7 @@ from durableflows.conf import settings
 from durableflows.core.states import StepState
 from durableflows.models import StepAttempt, Worker
 from durableflows.reading.standing import span
-from durableflows.selectors import Seen
+from durableflows.selectors import Sight
 from durableflows.templatetags.durableflows import lasted
 from durableflows.transactions import database
 
@@ -44,14 +44,14 @@ class Member:
     held: list[Held]
 
 
-def workers(seen: Seen, now: datetime) -> Context:
+def workers(sight: Sight, now: datetime) -> Context:
     """All that the page shows: two queries."""
     rows = list(
         Worker.objects.using(database())
         .filter(stopped_at__isnull=True)
         .order_by("name", "started_at", "pk")[: WORKERS_SHOWN + 1]
     )
-    attempts = list(_under_way(seen)[: STEPS_SHOWN + 1])
+    attempts = list(_under_way(sight)[: STEPS_SHOWN + 1])
     held = _by_worker(attempts[:STEPS_SHOWN], now)
     shown = [_member(row, held.pop(row.boot_id, []), now) for row in rows[:WORKERS_SHOWN]]
     swept_at = max((row.swept_at for row in rows if row.swept_at is not None), default=None)
@@ -69,10 +69,10 @@ def workers(seen: Seen, now: datetime) -> Context:
     }
 
 
-def _under_way(seen: Seen) -> Any:
+def _under_way(sight: Sight) -> Any:
     """The tries that are under way, those that must end first in front: without what their runs remember."""
     rows = StepAttempt.objects.using(database()).filter(ended_at__isnull=True, step__state=StepState.RUNNING)
-    rows = rows.filter(seen.within("step__run__")).select_related("step__run")
+    rows = rows.filter(sight.within("step__run__")).select_related("step__run")
     light = rows.defer("step__input", "step__stood", *(f"step__run__{name}" for name in HEAVY))
     return light.order_by("step__must_end_by", "pk")
 

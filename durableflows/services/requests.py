@@ -118,7 +118,7 @@ def _choose_anew(
 
 
 def _was(request: ApprovalRequest, now_true: Mapping[str, JSON]) -> dict[str, JSON]:
-    """What the history keeps of facts that change, so that who saw them can say what they were (`services.seen`)."""
+    """What the history keeps of facts that change, so that who saw them can say what they were (`services.looks`)."""
     old = request.binding
     facts = {name: value for name, value in old.items() if name not in now_true or not same(value, now_true[name])}
     return {"digest": request.facts_digest, "facts": facts, "came": [name for name in now_true if name not in old]}

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from durableflows.errors import NotFoundError
 from durableflows.reading import providers
-from durableflows.reading.dashboard import dashboard, seen
+from durableflows.reading.dashboard import dashboard, sight_for
 from durableflows.reading.ends import MOST_ENDS
 from durableflows.reading.standing import now_of
 from durableflows.reading.stopping import VERBS, Stopping, legal
@@ -49,21 +49,21 @@ class Workers(ConsoleDoor):
     """Who works, and on what."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.show("workers.html", workers(seen(request), now_of(request)))
+        return self.show("workers.html", workers(sight_for(request), now_of(request)))
 
 
 class Providers(ConsoleDoor):
     """How each provider stands."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.show("providers.html", {"providers": providers.all_of(seen(request), now_of(request))})
+        return self.show("providers.html", {"providers": providers.all_of(sight_for(request), now_of(request))})
 
 
 class ProviderPage(ConsoleDoor):
     """One provider: how it stands, what waits for it, and what became of it before."""
 
     def get(self, request: HttpRequest, provider: str) -> HttpResponse:
-        sight, now = seen(request), now_of(request)
+        sight, now = sight_for(request), now_of(request)
         with there():
             found = providers.one_of(provider, sight, now)
         did = VERBS.get(request.GET.get("did", ""))

@@ -12,7 +12,7 @@ from django.test import Client, RequestFactory, override_settings
 from durableflows import Money, api, clock
 from durableflows.models import StepRun, Worker, WorkflowRun
 from durableflows.reading import ends, tiles
-from durableflows.selectors import Seen
+from durableflows.selectors import Sight
 from durableflows.views.console import Dashboard
 from tests.console.test_run_list import doubtful
 from tests.support.pages import HOSTILE, Ask, Browse, People, is_inert, text
@@ -20,7 +20,7 @@ from tests.support.pages import HOSTILE, Ask, Browse, People, is_inert, text
 pytestmark = pytest.mark.django_db
 
 DASHBOARD = "/durableflows/console/"
-EVERYTHING = Seen(None, None)
+EVERYTHING = Sight(None, None)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from django.test import Client, override_settings
 from durableflows import api, exports
 from durableflows.errors import InvalidState, NotAllowed
 from durableflows.models import ApprovalRequest
-from durableflows.services.seen import facts_at
+from durableflows.services.looks import facts_at
 from tests.support.bonus import PERMISSION, SHOWN
 from tests.support.doors import Admin
 from tests.support.pages import LIST, Ask, Browse, People, address, answer, text

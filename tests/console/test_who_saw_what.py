@@ -8,7 +8,7 @@ from django.contrib.auth.models import AnonymousUser, User
 
 from durableflows import InvalidState, NotAllowed, NotFoundError, api, clock
 from durableflows.models import ApprovalDecision, ApprovalRequest, RequestView
-from durableflows.services.seen import facts_at
+from durableflows.services.looks import facts_at
 from tests.support.bonus import PERMISSION, SHOWN
 from tests.support.doors import Admin, Inbox, MailLink, Several
 from tests.support.pages import Ask, Browse, People, address, answer, text

@@ -48,7 +48,7 @@ GUARDS = (
     Guard(
         "a look is recorded for the facts that were shown",
         "P13",
-        "services/seen.py",
+        "services/looks.py",
         "facts_digest=digest or request.facts_digest,",
         'facts_digest="0" * 64,',
         SAW + "test_a_look_is_recorded_once_with_its_last_time",
@@ -56,7 +56,7 @@ GUARDS = (
     Guard(
         "nobody has seen a request that he may not see",
         "P13",
-        "services/seen.py",
+        "services/looks.py",
         "_note([request_for(request_id, by)], by,",
         "_note([ApprovalRequest.objects.get(pk=request_id)], by,",
         SAW + "test_only_who_may_see_the_request_has_seen_it",
@@ -64,7 +64,7 @@ GUARDS = (
     Guard(
         "the same look twice is one row",
         "P13",
-        "services/seen.py",
+        "services/looks.py",
         "        update_conflicts=True,\n",
         "        ignore_conflicts=False,\n",
         SAW + "test_a_look_is_recorded_once_with_its_last_time",
