@@ -110,13 +110,6 @@ def plain(value: object, limit: int = TEXT_LIMIT) -> str:
     return disguise.in_one_line(str(value), limit)
 
 
-def visible(value: object) -> str:
-    """Text as it was written, line breaks too; what turns other text around, hides or passes for other letters in it is
-    spelled out.
-    """
-    return disguise.plainly(str(value))
-
-
 def value_words(value: object) -> str:
     """A stored value in words: money as "USD 1,600.00", lists and objects item by item, "–" for nothing."""
     if value is None or value == "":
@@ -124,12 +117,12 @@ def value_words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        named = ", ".join(f"{visible(name)}: {value_words(item)}" for name, item in value.items())
+        named = ", ".join(f"{disguise.plainly(str(name))}: {value_words(item)}" for name, item in value.items())
         amount = money_of(value)
         return amount.words if amount else named or "–"
     if isinstance(value, list | tuple):
         return ", ".join(map(value_words, value)) or "–"
-    return visible(value)
+    return disguise.plainly(str(value))
 
 
 def money_of(value: object) -> Money | None:

@@ -99,25 +99,25 @@ class Looked:
 def look(verb: str, run: WorkflowRun, person: Any, arguments: Arguments) -> Looked:
     """Say what the verb would do now. A mistake in the arguments is a refusal."""
     try:
-        said = api.preview(verb, run.pk, by=person, **arguments)
+        preview = api.preview(verb, run.pk, by=person, **arguments)
     except DurableflowsError as error:
         return Looked(full_stop(str(error)), (), "")
-    parts = list(_parts(said))
-    return Looked(full_stop(said.refused), parts, json.dumps(_text(said), ensure_ascii=False))
+    parts = list(_parts(preview))
+    return Looked(full_stop(preview.refused), parts, json.dumps(_text(preview), ensure_ascii=False))
 
 
-def _parts(said: api.Preview) -> Iterator[Part]:
+def _parts(preview: api.Preview) -> Iterator[Part]:
     for name, (words, tone) in PARTS.items():
-        lines: Sequence[str] = getattr(said, name)
+        lines: Sequence[str] = getattr(preview, name)
         if lines:
-            yield Part(words, tone, lines, said.money.get(name, ()))
+            yield Part(words, tone, lines, preview.money.get(name, ()))
 
 
-def _text(said: api.Preview) -> dict[str, list[str]]:
-    """All that the person is to have said: what would be done, about how much money, and on which state."""
-    said = {words: list(getattr(said, name)) for name, (words, _) in PARTS.items() if getattr(said, name)}
-    money = [f"{PARTS[name][0].lower()}, {amount}" for name, amounts in said.money.items() for amount in amounts]
-    state = [] if said.checkpoint is None else [f"checkpoint {said.checkpoint}"]
+def _text(preview: api.Preview) -> dict[str, list[str]]:
+    """All that the person is to have seen: what would be done, about how much money, and on which state."""
+    said = {words: list(getattr(preview, name)) for name, (words, _) in PARTS.items() if getattr(preview, name)}
+    money = [f"{PARTS[name][0].lower()}, {amount}" for name, amounts in preview.money.items() for amount in amounts]
+    state = [] if preview.checkpoint is None else [f"checkpoint {preview.checkpoint}"]
     return said | {words: lines for words, lines in (("Money", money), ("The state", state)) if lines}
 
 

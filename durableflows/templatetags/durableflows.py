@@ -136,15 +136,12 @@ def plainly(value: object) -> str:
     Line breaks stay. Never marks it as safe: the page escapes it as any other text. Of what is escaped already, such as
     a form's field, it leaves the markup alone.
     """
-    return explain_words.visible("" if value is None else value)
-
-
-register.filter("visible", plainly, is_safe=True)
+    return disguise.plainly("" if value is None else str(value))
 
 
 @register.filter
 def full_stop(text: object) -> str:
-    """End a sentence whose last words may be somebody's own: `{{ error|visible|full_stop }}`."""
+    """End a sentence whose last words may be somebody's own: `{{ error|plainly|full_stop }}`."""
     return explain_words.full_stop(str(text))
 
 
