@@ -82,5 +82,5 @@ def test_a_complaint_is_kept(person: Person, fault: str, complaint: str) -> None
         person.page.evaluate("() => 1")  # lets Playwright hand over what has happened
         return any(complaint in one for one in person.complaints)
 
-    assert wait_for(is_kept, seconds=10, what=f"the complaint {complaint!r} in {person.complaints}")
+    assert wait_for(is_kept, seconds=30, what=f"the complaint {complaint!r} in {person.complaints}")
     person.complaints.clear()

@@ -31,7 +31,7 @@ def test_what_was_cancelled_while_no_worker_was_there_never_begins(tmp_path: Pat
         ships.kill(first)
         runs["queued"] = start(tmp_path, "queued")
         assert in_queue(redis.url) >= 1
-        wait_for(lambda: due(runs["retry"], runs["timer"]), seconds=10, what="both to be due")
+        wait_for(lambda: due(runs["retry"], runs["timer"]), seconds=30, what="both to be due")
         before = {way: marks(tmp_path, way) for way in WAYS}
         assert before == {"queued": 0, "retry": 2, "timer": 1}
 
@@ -40,7 +40,7 @@ def test_what_was_cancelled_while_no_worker_was_there_never_begins(tmp_path: Pat
         healthy = start(tmp_path, "healthy")
         ships.start()
         wait_for(lambda: state(healthy) == RunState.SUCCEEDED, seconds=30, what="the healthy run")
-        wait_for(lambda: in_queue(redis.url) == 0, seconds=10, what="the left-over message to be taken")
+        wait_for(lambda: in_queue(redis.url) == 0, seconds=30, what="the left-over message to be taken")
 
     assert {way: marks(tmp_path, way) for way in WAYS} == before
     for run_id in runs.values():

@@ -51,7 +51,7 @@ def test_a_killed_child_s_step_starts_again_within_three_seconds(tmp_path: Path)
 
         killed_at = time.time()
         os.kill(pid, signal.SIGKILL)
-        second = wait_for_starts(tmp_path, 2, seconds=10)[1]
+        second = wait_for_starts(tmp_path, 2, seconds=30)[1]
         (tmp_path / "go").touch()
 
         assert wait_for_end(run) is RunState.SUCCEEDED
@@ -98,7 +98,7 @@ def test_a_worker_s_own_ticker_frees_its_steps_when_only_the_parent_is_killed(tm
 def test_a_killed_ticker_is_started_again(tmp_path: Path):
     with fleet(tmp_path) as ships:
         worker = ships.start()
-        before = wait_for(lambda: _tickers(worker), seconds=10, what="the worker's ticker")[0]
+        before = wait_for(lambda: _tickers(worker), seconds=30, what="the worker's ticker")[0]
 
         os.kill(before, signal.SIGKILL)
 

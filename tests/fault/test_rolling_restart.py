@@ -62,7 +62,7 @@ def test_a_worker_that_is_told_to_end_lets_a_step_of_thirty_seconds_end_and_nobo
         told_at = time.monotonic()
         old.send_signal(signal.SIGTERM)
         wait_for(
-            lambda: Worker.objects.filter(draining_at__gt=F("started_at")).count() == 1, seconds=10, what="it to say so"
+            lambda: Worker.objects.filter(draining_at__gt=F("started_at")).count() == 1, seconds=30, what="it to say so"
         )
         wait_for(lambda: old.poll() is not None, seconds=HOLD_SECONDS + 30, what="the old worker to end")
         took = time.monotonic() - told_at

@@ -72,7 +72,7 @@ def repeat_everything_before(last: ApprovalRequest, boss: User) -> None:
         answer(request, "reject", boss, "again")
         with pytest.raises(AlreadyDecided, match="already rejected by boss"):
             answer(request, "approve", boss, "now yes")
-    wait_for(lambda: dispatch.queued_messages(None) == 0, seconds=10, what="the messages to be taken")
+    wait_for(lambda: dispatch.queued_messages(None) == 0, seconds=30, what="the messages to be taken")
     assert RunEvent.objects.filter(run=last.run_id).count() == before
 
 

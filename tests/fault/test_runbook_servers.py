@@ -122,7 +122,7 @@ def test_a_ticker_of_its_own_does_what_nobody_did(tmp_path: Path, scene: Scene):
         process = subprocess.Popen(words, env=environment, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         try:
             wait_for(lambda: StepRun.objects.get().sends == 1, seconds=40, what="the step to be sent")
-            wait_for(lambda: Worker.objects.get().jobs, seconds=10, what="the end of the turn")
+            wait_for(lambda: Worker.objects.get().jobs, seconds=30, what="the end of the turn")
             assert doctor.examine() == ()
         finally:
             process.terminate()

@@ -28,7 +28,7 @@ def test_a_step_that_kills_its_workers_is_one_issue_when_a_person_is_needed_and_
         wait_for(
             lambda: WorkflowRun.objects.filter(pk=run.pk, state=RunState.PARKED).exists(), seconds=60, what="the end"
         )
-        wait_for(lambda: [one for one in sent_into(tmp_path) if "fingerprint" in one], seconds=10, what="its issue")
+        wait_for(lambda: [one for one in sent_into(tmp_path) if "fingerprint" in one], seconds=30, what="its issue")
 
     sent = sent_into(tmp_path)
     issues = [one for one in sent if one.get("level") in ("error", "fatal")]

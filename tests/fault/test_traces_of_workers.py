@@ -29,7 +29,7 @@ def test_a_run_goes_on_under_its_trace_in_another_worker_two_days_later(tmp_path
         first = ships.start(children=1)
         run = api.start(Traced, {"customer": CUSTOMER})
         wait_for(lambda: len(spans_in(tmp_path)) >= 3, seconds=40, what="the spans of the first step")
-        wait_for(lambda: StepRun.objects.filter(run=run, name="fetch").exists(), seconds=10, what="the wait")
+        wait_for(lambda: StepRun.objects.filter(run=run, name="fetch").exists(), seconds=30, what="the wait")
         ships.kill(first)
         clock.write_text(str(TWO_DAYS.total_seconds() + 60))
         ships.start(children=1)
