@@ -3,11 +3,14 @@
 Django's own `flush` makes every table and index anew and asks for every permission again: with our tables that takes
 longer than most tests do. What it would put back, content types and permissions, is left alone here; a test that has
 changed those gets Django's flush.
+
+Django also closes the connection then. The next test's would be a new process of the server, which looks up each table
+before its first use: that takes longer than many a test too. It keeps this one, emptied as poolers do.
 """
 
 from typing import Any
 
-from django.db import OperationalError, connections, transaction
+from django.db import Error, OperationalError, connections, transaction
 from django.test import TransactionTestCase
 
 LEFT_ALONE = ("django_content_type", "auth_permission")
@@ -31,6 +34,7 @@ def begin(alias: str = "default") -> None:
     _tables[alias] = sorted(set(names) - set(LEFT_ALONE))
     _marks[alias] = _mark(alias)
     _Case._fixture_teardown = _teardown
+    _Case._should_reload_connections = _must_close
 
 
 def _teardown(case: Any) -> None:
@@ -64,6 +68,26 @@ def empty(alias: str) -> bool:
             # Foreign keys are not looked at while all that they join goes.
             deletes = "".join(f"; DELETE FROM {quote(name)}" for name in filled)
             cursor.execute(f"SET LOCAL session_replication_role = replica{deletes}")
+    return True
+
+
+def _must_close(_: Any) -> bool:
+    return not all(map(_is_as_new, connections.all(initialized_only=True)))
+
+
+def _is_as_new(connection: Any) -> bool:
+    """Throw away all that the session holds: settings, locks, temporary tables. False: it needs to be closed."""
+    if connection.connection is None:
+        return True
+    is_busy = connection.in_atomic_block or connection.needs_rollback or connection.run_on_commit
+    if connection.alias not in _tables or is_busy or not connection.get_autocommit():
+        return False
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("DISCARD ALL")
+        connection.init_connection_state()
+    except Error:  # killed with its server, or by the test
+        return False
     return True
 
 
