@@ -1,6 +1,7 @@
 """What a real worker holds, and how it is drained: asked by Celery's own command line."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pyt
 
 
 def asked(ships: Fleet, *words: str) -> dict[str, Any]:
-    """What workers answer, by their names."""
+    """What workers answer, by their names. They are asked by name: the command ends with the last answer, then."""
+    names = ",".join(f"w{number}-{os.getpid()}@test" for number, _ in enumerate(ships.workers, 1))
     command = [sys.executable, "-m", "celery", "-A", "customer_ops", *words, "--json", "--timeout", "10"]
+    command += ["--destination", names]
     done = subprocess.run(command, cwd=ROOT, env=ships.environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
