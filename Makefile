@@ -6,6 +6,9 @@ RUN = $(VENV)/bin/python
 # What ruff, mypy and Django check needs a project, not a server.
 CHECK_DJANGO = DATABASE_URL=sqlite://:memory: $(RUN) manage.py
 
+# Tests start processes by the hundred: what they import is compiled once, wherever the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install check test guards chaos demo clean
 
