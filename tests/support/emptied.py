@@ -72,10 +72,10 @@ def empty(alias: str) -> bool:
 
 
 def _must_close(_: Any) -> bool:
-    return not all(map(_is_as_new, connections.all(initialized_only=True)))
+    return not all(map(is_as_new, connections.all(initialized_only=True)))
 
 
-def _is_as_new(connection: Any) -> bool:
+def is_as_new(connection: Any) -> bool:
     """Throw away all that the session holds: settings, locks, temporary tables. False: it needs to be closed."""
     if connection.connection is None:
         return True
