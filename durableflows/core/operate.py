@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from durableflows.core.budget import COUNTERS, IDLE
-from durableflows.core.money import Money
+from durableflows.core.money import LARGEST_MINOR, Money
 from durableflows.core.payload import JSON
 from durableflows.core.wording import did_you_mean
 from durableflows.errors import InvalidState
@@ -110,8 +110,16 @@ def money_in(value: object) -> Iterator[Money]:
 
 
 def sums(amounts: Iterable[Money]) -> tuple[Money, ...]:
-    """One sum for each currency, in the order of their names."""
+    """One sum for each currency, in the order of their names; in parts where it is more than Money holds."""
     totals: dict[str, int] = {}
     for amount in amounts:
         totals[amount.currency] = totals.get(amount.currency, 0) + amount.amount_minor
-    return tuple(Money(minor, currency) for currency, minor in sorted(totals.items()))
+    return tuple(Money(part, currency) for currency, minor in sorted(totals.items()) for part in _parts(minor))
+
+
+def _parts(minor: int) -> Iterator[int]:
+    while abs(minor) > LARGEST_MINOR:
+        part = LARGEST_MINOR if minor > 0 else -LARGEST_MINOR
+        yield part
+        minor -= part
+    yield minor

@@ -21,6 +21,7 @@ from durableflows.explain_words import full_stop
 from durableflows.models import WorkflowRun
 from durableflows.reading.verbs import VERBS, Arguments, ReasonForm, Verb, VerbForm, legal
 from durableflows.selectors import may_operate
+from durableflows.services import limits
 
 Context = dict[str, Any]
 PARTS = {
@@ -142,7 +143,13 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 
 def do(verb: str, run: WorkflowRun, person: Any, reason: str, arguments: Arguments) -> None:
-    """Do it, by the same door as everybody. Raises as the verb does."""
+    """Do it, by the same door as everybody. Raises as the verb does.
+
+    An extension alone would count twice, of a page that is sent twice in the same moment: both look before either does.
+    """
+    if verb == "extend":
+        limits.extend(run.pk, by=person, reason=reason, shown=limits.mark(run), **arguments)
+        return
     getattr(api, verb)(run.pk, by=person, reason=reason, **arguments)
 
 

@@ -1,7 +1,7 @@
 """The ledger of one run, as its page shows it: each effect with what was sent, looked up and told. Reads only."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -17,6 +17,13 @@ from durableflows.transactions import database
 
 SAYABLE = (EffectState.UNKNOWN, EffectState.ACCEPTED, EffectState.ABSENT, EffectState.UNDO_FAILED)
 """What a person may say something about."""
+SUMS: Mapping[str, Collection[EffectState]] = {
+    "Happened": (EffectState.CONFIRMED, EffectState.UNDO_FAILED),
+    "Undone": (EffectState.UNDONE,),
+    "Taken back": (EffectState.REVERSED,),
+    "Unknown or under way": EFFECT_OPEN,
+}
+"""What is summed up: the words, and the states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ def ledger(run: WorkflowRun, *, sees: bool, may_say: bool) -> Context:
     for event in list(events[:ROWS_SHOWN])[::-1]:
         told[event.effect_id].append(event)
     entries = [_entry(row, sends[row.pk], told[row.pk], sees=sees, may_say=may_say) for row in effects]
-    return {"entries": entries, "money": list(_money(effects)) if sees else [], "rows_shown": ROWS_SHOWN}
+    return {"entries": entries, "money": list(_money(run)) if sees else [], "rows_shown": ROWS_SHOWN}
 
 
 def _entry(
@@ -59,8 +66,11 @@ def _entry(
     return Entry(row, shown(row.arguments, sees=sees), shown(row.receipt, sees=sees), sends, told, amounts, address)
 
 
-def _money(effects: Sequence[SideEffect]) -> Iterator[tuple[str, tuple[Money, ...]]]:
-    for words, states in (("Happened", (EffectState.CONFIRMED,)), ("Unknown or under way", tuple(EFFECT_OPEN))):
-        amounts = sums(amount for row in effects if row.state in states for amount in money_in(row.arguments))
+def _money(run: WorkflowRun) -> Iterator[tuple[str, tuple[Money, ...]]]:
+    """Of all effects, also those that are not shown; an undo is counted with the effect that it undoes."""
+    acts = SideEffect.objects.using(database()).filter(run=run, undoes__isnull=True).order_by()
+    rows = list(acts.values_list("state", "arguments"))
+    for words, states in SUMS.items():
+        amounts = sums(amount for state, arguments in rows if state in states for amount in money_in(arguments))
         if amounts:
             yield words, amounts

@@ -12,6 +12,7 @@ from typing import Any
 from django import forms
 
 from durableflows import gate
+from durableflows.conf import settings
 from durableflows.core import free_text, registry
 from durableflows.core.budget import COUNTERS
 from durableflows.core.payload import JSON, parsed, redact, same
@@ -132,8 +133,10 @@ def _value_field(name: str, value: JSON) -> forms.CharField:
     widget = forms.Textarea(attrs={"rows": 3}) if is_long else forms.TextInput()
     label = name.replace("_", " ").capitalize()
     # What was shown is given back letter for letter.
+    # Written with blanks, a value is longer than it is stored; the state itself says what is too large.
+    longest = 2 * settings().MAX_STATE_BYTES
     return forms.CharField(
-        required=False, strip=False, label=label, initial=text, help_text=help_text, widget=widget, max_length=100_000
+        required=False, strip=False, label=label, initial=text, help_text=help_text, widget=widget, max_length=longest
     )
 
 

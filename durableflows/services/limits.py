@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from durableflows import clock, journal, progress, reopening
 from durableflows.boundaries import Boundary, cross
 from durableflows.core import operate
 from durableflows.core.budget import COUNTERS, is_over
-from durableflows.core.payload import JSON
+from durableflows.core.payload import JSON, sha256
 from durableflows.core.states import ENDS_BY_LIMIT, RUN_REOPENABLE, EndingReason
 from durableflows.errors import InvalidState, TooLate
 from durableflows.models import WorkflowRun
@@ -27,22 +27,32 @@ class Limits:
     budget: dict[str, JSON]
 
 
-def extend(run_id: UUID | str, *, by: Any, reason: str, deadline: object, budget: Mapping[str, object]) -> WorkflowRun:
+def mark(run: WorkflowRun) -> str:
+    """The limits of a run as they are: a page that is sent twice at once extends once."""
+    return sha256({"deadline": run.deadline_at.astimezone(UTC).isoformat(), "budget": run.budget})
+
+
+def extend(
+    run_id: UUID | str, *, by: Any, reason: str, deadline: object, budget: Mapping[str, object], shown: str = ""
+) -> WorkflowRun:
     """Give a run more time or budget. One that these had ended, or were about to end, goes on where it stood.
 
+    shown            its limits as the person has seen them (`mark`), to be the same under the lock; "": no matter which
     Raises           NotFoundError, NotAllowed; InvalidState for what is no extension, or not enough to go on; TooLate
-                     for a run whose limits matter no more
+                     for a run whose limits matter no more, or are no longer as shown
     Writes / Locks   WorkflowRun, StepRun, RunEvent; locks run, then steps
     Crash            after the commit the sweep sends what nobody has
     """
-    extended = _extend(order(run_id, "extend", by=by, reason=reason), deadline, dict(budget))
+    extended = _extend(order(run_id, "extend", by=by, reason=reason), deadline, dict(budget), shown)
     cross(Boundary.OPERATE_AFTER_COMMIT)
     return extended
 
 
 @transact
-def _extend(given: Order, deadline: object, more: Mapping[str, object]) -> WorkflowRun:
+def _extend(given: Order, deadline: object, more: Mapping[str, object], shown: str) -> WorkflowRun:
     run, now = lock_run(given.run_id), clock.now()
+    if shown and mark(run) != shown:
+        raise TooLate("the limits of the run were changed since they were shown: look at it again")
     new = check_extend(run, deadline, more, now)
     data: dict[str, JSON] = {"reason": given.reason}
     if deadline is not None:

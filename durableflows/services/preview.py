@@ -154,7 +154,9 @@ def _names(rows: Iterable[SideEffect]) -> tuple[str, ...]:
 
 
 def _money(rows: Iterable[SideEffect]) -> tuple[Money, ...]:
-    return operate.sums(amount for row in rows for amount in operate.money_in(row.arguments))
+    """What an undo gives back is counted where it was given: with the effect that it undoes."""
+    acts = [row for row in rows if row.undoes_id is None]
+    return operate.sums(amount for row in acts for amount in operate.money_in(row.arguments))
 
 
 def _check_right(verb: str, run: WorkflowRun, by: Any) -> None:
@@ -276,7 +278,8 @@ def _shown(name: str, value: JSON) -> str:
 
 
 def _given(step: StepRun) -> list[str]:
-    return [words for kind, words in _GIVEN.items() if kind in step.input]
+    given = [words for kind, words in _GIVEN.items() if kind in step.input]
+    return [*given, "the time that it waits for"] if step.waits_on == WaitsOn.TIMER else given
 
 
 _GIVEN = {

@@ -214,19 +214,30 @@ def taken_back(run: WorkflowRun) -> list[SideEffect]:
 
 def _check_decisions(run: WorkflowRun, steps: list[StepRun], repeats: list[SideEffect]) -> None:
     """A decision counts once (P9): who may operate runs does not do twice by it what others had to approve."""
-    if not repeats:
+    asked_anew = {step.pk for step in steps}
+    for row, request in _decisions(run, {row.step_id: row for row in repeats}):
+        if request.state != ApprovalState.APPROVED or request.step_id in asked_anew:
+            continue
+        name, cure = request.step.name, f"redrive from {request.step.name}, and people are asked anew"
+        if request.run_id != run.pk:
+            cure = f"{name} is of run {request.run_id}, which has started this one, and only that one can ask anew"
+        raise InvalidState(f"repeat: {row} was approved at {name}, and a decision counts once: {cure}")
+
+
+def _decisions(run: WorkflowRun, acts: Mapping[UUID, SideEffect]) -> Iterator[tuple[SideEffect, ApprovalRequest]]:
+    """What was decided last before each act, by the visit that acts; else in the run that started this one."""
+    if not acts:
         return
     requests = ApprovalRequest.objects.using(database()).filter(run=run).select_related("step")
-    decided = {request.step_id: request for request in requests.order_by("id")}
-    asked_anew, led_by = {step.pk for step in steps}, _led_by(run)
-    for row in repeats:
-        for pk in behind(row.step_id, led_by, decided):
-            request = decided[pk]
-            if request.state == ApprovalState.APPROVED and pk not in asked_anew:
-                raise InvalidState(
-                    f"repeat: {row} was approved at {request.step.name}, and a decision counts once: "
-                    f"redrive from {request.step.name}, and people are asked anew"
-                )
+    decided, led_by = {request.step_id: request for request in requests.order_by("id")}, _led_by(run)
+    before: dict[UUID, SideEffect] = {}
+    for visit, row in acts.items():
+        found = list(behind(visit, led_by, decided))
+        yield from ((row, decided[pk]) for pk in found)
+        if not found and run.parent_step_id is not None:
+            before[run.parent_step_id] = row
+    if before and run.parent_id is not None:
+        yield from _decisions(WorkflowRun.objects.using(database()).get(pk=run.parent_id), before)
 
 
 def _led_by(run: WorkflowRun) -> Mapping[UUID, set[UUID]]:

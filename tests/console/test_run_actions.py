@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import Client, RequestFactory
 
 from durableflows import Money, api
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
+from durableflows.reading.acting import Acting
 from tests.console.test_run_list import doubtful
 from tests.console.test_run_page import words_of
 from tests.support.pages import Browse, People, rows, text
@@ -186,6 +187,21 @@ def test_a_page_that_is_sent_twice_gives_more_time_once(asked: ApprovalRequest, 
     assert (WorkflowRun.objects.get(pk=asked.run_id).deadline_at - before).days == 2
 
 
+def test_a_page_that_is_sent_twice_in_one_moment_gives_more_time_once(asked: ApprovalRequest, operator: User):
+    """Both look at the run before either of them has done anything."""
+    given = {"do": "yes", "reason": "x", "hours": "48"}
+    run = WorkflowRun.objects.get(pk=asked.run_id)
+    request = RequestFactory().post("/", given)
+    request.user = operator
+    given["shown"] = Acting(request, run, "extend").looked.text  # type: ignore[union-attr]
+    request = RequestFactory().post("/", given)
+    request.user = operator
+
+    both = [Acting(request, WorkflowRun.objects.get(pk=run.pk), "extend") for _ in range(2)]
+
+    assert [acting.order()[0] for acting in both] == [200, 409]
+
+
 def test_ends_of_lines_that_nobody_has_changed_stay(asked: ApprovalRequest, client: Client):
     """A browser sends each of them as CR LF, and a field of one line would lose them."""
     api.pause(asked.run_id, reason="look at it")
@@ -200,6 +216,17 @@ def test_ends_of_lines_that_nobody_has_changed_stay(asked: ApprovalRequest, clie
     changed = fields | {"field-customer": "Ada\r\nLovelace"}
     assert order(client, asked.run_id, "edit", **changed).status_code == 302
     assert WorkflowRun.objects.get(pk=asked.run_id).data["customer"] == "Ada\nLovelace"
+
+
+def test_a_large_field_stands_in_no_other_ones_way(client: Client):
+    run = api.start("bonus", {"amount": Money(60000, "USD"), "customer": "x" * 150_000}, version=1)
+    api.pause(run.pk, reason="look at it")
+    form = client.get(page_of(run.pk, "edit")).context["form"]
+    fields = {field.html_name: field.value() for field in form}
+    less = json.dumps({"amount_minor": 5, "currency": "USD"})
+
+    assert order(client, run.pk, "edit", **{**fields, "field-amount": less}).status_code == 302
+    assert WorkflowRun.objects.get(pk=run.pk).data["amount"]["amount_minor"] == 5
 
 
 def test_the_state_is_changed(asked: ApprovalRequest, client: Client):

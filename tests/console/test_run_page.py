@@ -8,7 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from durableflows import api
+from durableflows import Money, api
+from durableflows.core.keys import new_id
 from durableflows.models import ApprovalRequest, RunEvent, SideEffect, StepRun, WorkflowRun
 from durableflows.reading import run_page
 from durableflows.runner import run_step
@@ -130,6 +131,26 @@ def test_the_ledger_shows_receipts_sends_and_sums_and_masks_secrets(paid: Workfl
     for words in ("bonus.give", "b_1", "happened", SideEffect.objects.get(run=paid).key):
         assert words in page
     assert "key-1234567890" not in page
+
+
+def test_sums_of_the_ledger_are_of_all_effects_and_count_an_undo_with_what_it_undoes(
+    paid: WorkflowRun, client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("durableflows.reading.run_ledger.ROWS_SHOWN", 1)
+    given = {"amount": {"amount_minor": 60000, "currency": "USD"}}
+    SideEffect.objects.filter(run=paid).update(arguments=given, state="UNDOING")
+    undo = SideEffect.objects.get(run=paid)
+    undo.undoes_id, undo.pk, undo.key, undo.operation = undo.pk, new_id(), "k", "undo"
+    SideEffect.objects.bulk_create([undo])
+
+    assert client.get(address(paid.pk, "ledger/")).context["money"] == [
+        ("Unknown or under way", (Money(60000, "USD"),))
+    ]
+    assert api.preview("cancel", paid.pk).money["unknown"] == (Money(60000, "USD"),)
+
+    SideEffect.objects.filter(run=paid).update(state="CONFIRMED")
+    SideEffect.objects.filter(run=paid, undoes=None).update(state="UNDONE")
+    assert client.get(address(paid.pk, "ledger/")).context["money"] == [("Undone", (Money(60000, "USD"),))]
 
 
 def test_people_and_signals_are_shown(paid: WorkflowRun, client: Client):

@@ -205,6 +205,14 @@ GUARDS = (
         PREVIEW + "test_what_was_approved_is_repeated_from_the_approval_alone_also_with_steps_between",
     ),
     Guard(
+        "what was approved in the run that started it is repeated by no child",
+        "P9",
+        "services/redrive.py",
+        "        if not found and run.parent_step_id is not None:",
+        "        if run.pk is None:",
+        PREVIEW + "test_what_was_approved_in_the_run_that_started_it_is_repeated_by_no_child",
+    ),
+    Guard(
         "nothing is repeated while a send of it is open",
         "P5, rule 3",
         "services/redrive.py",

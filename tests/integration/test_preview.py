@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 
-from durableflows import Budget, Facts, InvalidState, Money, Run, Workflow, api, approval, step
+from durableflows import Budget, Facts, InvalidState, Money, Run, StepReturn, Workflow, api, approval, child, step
 from durableflows.core.states import RunState
 from durableflows.models import SideEffect, WorkflowRun
 from durableflows.testing import World, open_request
@@ -138,3 +138,61 @@ def test_what_was_approved_is_repeated_from_the_approval_alone_also_with_steps_b
     approve(run, admin_user)
     world.run_until_idle()
     assert len(depot.carrier.acts) == 2
+
+
+def children_of_a_decision(depot: Depot) -> type[Workflow[Parcel]]:
+    """Asks, and lets another run pay."""
+    pay_carrier = paying(depot)
+
+    class Paying(Workflow[Parcel]):
+        """Pay the carrier."""
+
+        name, deadline = "paying", timedelta(days=3)
+
+        @step(start=True, to="hand_over", effects=(pay_carrier,))
+        def pay(self, run: Run[Parcel]) -> None:
+            run.state.paid = run.effect(pay_carrier, amount=Money(1250, "EUR")).id
+
+        @step(end=True)
+        def hand_over(self, run: Run[Parcel]) -> None:
+            raise RuntimeError("a bug")
+
+    class Asking(Workflow[Parcel]):
+        """Ask whether to send it."""
+
+        name, deadline = "asking", timedelta(days=10)
+
+        @step(start=True, to="sign_off")
+        def pack(self, run: Run[Parcel]) -> None: ...
+
+        sign_off = approval(
+            title="Send it",
+            shows=lambda run: Facts(binding={"id": 1}),
+            permission="durableflows.answer_approval",
+            approved="send",
+            rejected="done",
+            expires=timedelta(days=3),
+        )
+
+        @step(to="done")
+        def send(self, run: Run[Parcel]) -> StepReturn:
+            return child("paying", {}, then=self.done)
+
+        @step(end=True)
+        def done(self, run: Run[Parcel]) -> None: ...
+
+    return Asking
+
+
+def test_what_was_approved_in_the_run_that_started_it_is_repeated_by_no_child(world: World, admin_user: User):
+    """P9."""
+    run = api.start(children_of_a_decision(Depot()), {})
+    world.run_until_idle()
+    approve(run, admin_user)
+    world.run_until_idle()
+    paid = WorkflowRun.objects.get(parent=run)
+    assert state_of(paid) is RunState.PARKED
+
+    refused = api.preview("redrive", paid.pk, step="pay", repeat=("post.pay",)).refused
+    assert f"sign_off is of run {run.pk}, which has started this one" in refused
+    assert api.preview("redrive", paid.pk, step="pay").refused == ""

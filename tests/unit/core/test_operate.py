@@ -36,6 +36,14 @@ def test_no_deadline_is_moved_forward_or_to_the_past(asked: object):
         later(NOW + DAY, asked, NOW)
 
 
+def test_sums_are_shown_however_large_and_less_than_nothing():
+    most = Money(2**63 - 1, "JPY")
+
+    assert sums([most, most, Money(3, "JPY"), -most]) == (most, Money(3, "JPY"))
+    assert sums([-most, -most]) == (-most, -most)
+    assert sums([Money(0, "EUR")]) == (Money(0, "EUR"),)
+
+
 @pytest.mark.parametrize(
     ("limits", "used", "more", "expected"),
     [
