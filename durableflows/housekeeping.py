@@ -66,7 +66,7 @@ def _stored(job: Job) -> dict[str, str]:
 def last_runs() -> tuple[Job, ...]:
     """Each job as the tickers that were heard of last say; the newest run counts, wherever it was. One query."""
     rows = Worker.objects.using(database()).order_by("-heartbeat_at").values_list("jobs", flat=True)[:TICKERS_READ]
-    kept: list[Mapping[str, Any]] = [jobs or {} for jobs in rows]
+    kept: list[Mapping[str, Any]] = [jobs for jobs in rows if isinstance(jobs, dict)]
     return tuple(_newest(name, [jobs[name] for jobs in kept if name in jobs]) for name in JOBS)
 
 

@@ -10,6 +10,7 @@ from durableflows.core.approvers import GROUP, PERSON, Approvers
 from durableflows.core.keys import new_id
 from durableflows.core.money import Money
 from durableflows.core.states import APPROVAL_MOVES, ApprovalState
+from durableflows.errors import InvalidDefinition
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
 
 
@@ -95,9 +96,12 @@ class ApprovalRequest(EngineRow):
 
     @property
     def asked_of(self) -> Approvers | None:
-        """Who is asked now; None when the rules ask nobody."""
+        """Who is asked now; None when the rules ask nobody, and when what stands there is no rule any more."""
         is_asked = self.permission or self.groups or self.people
-        return Approvers(self.permission, self.groups, self.people, self.quorum) if is_asked else None
+        try:
+            return Approvers(self.permission, self.groups, self.people, self.quorum) if is_asked else None
+        except InvalidDefinition:  # somebody has edited the row: nobody may answer it, and pages and doctor stay whole
+            return None
 
     @property
     def amount(self) -> Money | None:

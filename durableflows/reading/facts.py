@@ -32,29 +32,36 @@ class Shown:
 
 def shown_of(asked: ApprovalRequest) -> Shown:
     """Sort the facts of a request for its page."""
-    context = asked.context if isinstance(asked.context, dict) else {}
+    context = _facts(asked.context)
     why, rule = _named(context, WHY), _named(context, RULE)
     told = {name for name, _ in (*why, *rule)}
     rest = [(name, value) for name, value in context.items() if name not in told]
-    return Shown(amount_of(asked), whom_of(asked), list(asked.binding.items()), why, rule, rest)
+    return Shown(amount_of(asked), whom_of(asked), list(_facts(asked.binding).items()), why, rule, rest)
 
 
 def amount_of(asked: ApprovalRequest) -> str:
     """The first fact that is money, of what is bound before what is context; '' when none is."""
-    facts = [*asked.binding.values(), *asked.context.values()]
+    facts = [*_facts(asked.binding).values(), *_facts(asked.context).values()]
     return next((amount.words for amount in map(money_of, facts) if amount), "")
 
 
 def whom_of(asked: ApprovalRequest) -> str:
     """The fact that names whom it is for, of what is bound before what is context; '' when none has such a name."""
-    found = _named(asked.binding, WHOM) or _named(asked.context, WHOM)
+    found = _named(_facts(asked.binding), WHOM) or _named(_facts(asked.context), WHOM)
     return fact(found[0][1]) if found else ""
 
 
 def whom_fact(asked: ApprovalRequest) -> str | None:
     """The name of the bound fact that says whom it is for; None when none has such a name."""
-    found = _named(asked.binding, WHOM)
+    found = _named(_facts(asked.binding), WHOM)
     return found[0][0] if found else None
+
+
+def _facts(kept: object) -> Mapping[str, object]:
+    """The facts by name; as one where somebody has put something else in their place: a list shows the others too."""
+    if isinstance(kept, dict):
+        return kept
+    return {} if kept is None else {"facts": kept}
 
 
 def _named(facts: Mapping[str, object], names: tuple[str, ...]) -> Named:

@@ -19,6 +19,7 @@ from durableflows.conf import settings
 from durableflows.core.approvers import Approvers
 from durableflows.core.payload import JSON
 from durableflows.core.states import ApprovalState
+from durableflows.errors import InvalidDefinition
 from durableflows.models import ApprovalRequest
 from durableflows.models.locks import lock_request, lock_step, try_lock_run
 from durableflows.rights import Lent
@@ -59,7 +60,11 @@ def _changed(now: datetime) -> Iterator[tuple[QuerySet[ApprovalRequest], bool]]:
     lent = rights.lent(now)
     for rule in _open().order_by().values(*_RULE).distinct():
         alike = _open().filter(**rule)
-        for rows, can in (*_judged(alike.filter(editors=None), rule, lent), *_edited(alike.exclude(editors=None), now)):
+        try:
+            judged = [*_judged(alike.filter(editors=None), rule, lent), *_edited(alike.exclude(editors=None), now)]
+        except InvalidDefinition:  # somebody has edited these rows: nobody may answer what is asked by no rule
+            judged = [(alike, False)]
+        for rows, can in judged:
             yield rows.filter(unanswerable_at__isnull=not can).order_by("created_at"), can
 
 

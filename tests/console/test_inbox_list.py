@@ -34,6 +34,18 @@ def test_it_says_in_words_what_waits(asked: ApprovalRequest, manager: User, brow
         assert words in page
 
 
+@pytest.mark.parametrize("name", ["binding", "context"])
+def test_a_request_that_somebody_has_edited_keeps_no_other_from_being_shown(
+    name: str, ask: Ask, manager: User, operator: User, browse: Browse
+):
+    ask("Ada")
+    edited = ask("Bo")
+    ApprovalRequest.objects.filter(pk=edited.pk).update(**{name: ["what?"]})
+
+    assert listed(text(browse(manager).get(INBOX))) == ["Ada", "Bo"]
+    assert browse(operator).get("/admin/durableflows/approvalrequest/", {"standing": "all"}).status_code == 200
+
+
 def test_it_opens_for_who_is_no_member_of_staff(asked: ApprovalRequest, manager: User, browse: Browse):
     User.objects.filter(pk=manager.pk).update(is_staff=False)
 

@@ -119,6 +119,19 @@ def test_a_group_that_becomes_empty_is_noticed_and_so_is_a_new_member(world: Wor
     assert answer(request, fay).state == ApprovalState.APPROVED
 
 
+def test_a_request_whose_rule_somebody_has_edited_is_one_that_nobody_can_answer_and_no_other_is_left_out(world: World):
+    grant(people=("ada",))
+    ada, edited, other = person("ada"), asked(world), asked(world)
+    ApprovalRequest.objects.filter(pk=edited.pk).update(groups="what?")
+    ada.delete()
+
+    later(world)
+
+    found = {one.run_id: one.text for one in examine() if one.code == "unanswerable"}
+    assert set(found) == {edited.run_id, other.run_id}
+    assert "is asked of nobody" in found[edited.run_id]
+
+
 @pytest.mark.parametrize("change", ["deactivated", "deleted"])
 def test_an_only_approver_who_goes_is_noticed(world: World, change: str):
     grant(people=("ada",))
