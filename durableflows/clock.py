@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from django.db import connections
+from django.db.models import DateTimeField, Expression, Func, Value
 
 from durableflows.conf import settings
 
@@ -35,6 +36,13 @@ def now() -> datetime:
         cursor.execute(sql)
         moment: datetime = cursor.fetchone()[0]
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def as_expression() -> Expression:
+    """The same time as a part of a query, which then needs no round trip for it."""
+    if _replaced or connections[settings().DATABASE].vendor != "postgresql":
+        return Value(now(), output_field=DateTimeField())
+    return Func(function="clock_timestamp", output_field=DateTimeField())
 
 
 def may_be_asked_along() -> bool:

@@ -8,29 +8,53 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import QuerySet
+from django.db.models import CharField, Expression, F, QuerySet, Value
 
 from durableflows.models import Delegation
+from durableflows.models.together import Few
 from durableflows.transactions import database
 
 
-def in_force(now: datetime) -> QuerySet[Delegation]:
+def in_force(now: datetime | Expression) -> QuerySet[Delegation]:
     """The delegations that hold at this moment: begun, not over, not ended. Their people may not be active."""
     return Delegation.objects.using(database()).filter(from_at__lte=now, until_at__gt=now, ended_at__isnull=True)
 
 
-def givers_of(person: Any, now: datetime) -> list[Any]:
+def givers_of(person: Any, now: datetime | Expression) -> list[Any]:
     """The active people for whom this one acts now, in a fixed order."""
     return _active(in_force(now).filter(taker_id=person.pk).values_list("giver_id", flat=True))
 
 
-def appointers_of(person: Any, now: datetime) -> Mapping[Any, frozenset[str]]:
+def appointers_of(person: Any, now: datetime | Expression) -> Mapping[Any, frozenset[str]]:
     """Keys of those for whom this one acts now -> names of others who have said so, where they have not."""
+    return appointers(in_force(now).filter(taker_id=person.pk))
+
+
+def appointers(rows: Iterable[Delegation]) -> Mapping[Any, frozenset[str]]:
+    """The same of delegations that were read, all to one person."""
     found: dict[Any, set[str]] = {}
-    rows = in_force(now).filter(taker_id=person.pk, giver__isnull=False)
-    for giver, name, made_by in rows.values_list("giver_id", "giver_name", "made_by_name"):
-        found.setdefault(giver, set()).add("" if made_by == name else made_by)
+    for row in rows:
+        if row.giver_id is not None:
+            found.setdefault(row.giver_id, set()).add("" if row.made_by_name == row.giver_name else row.made_by_name)
     return {giver: frozenset(names) for giver, names in found.items() if "" not in names}
+
+
+def reaching(person: Any, now: datetime | Expression) -> tuple[Few, Few]:
+    """What was lent to a person, and what was lent to those who have lent it, for `read_together`."""
+    fields = ("id", "giver_id", "giver_name", "taker_id", "made_by_name")
+    mine = in_force(now).filter(taker_id=person.pk).order_by()
+    return Few(mine, fields), Few(in_force(now).filter(taker__in=mine.values("giver")).order_by(), fields)
+
+
+def with_groups(keys: Collection[Any]) -> dict[Any, tuple[Any, frozenset[str]]]:
+    """The active people of these in a fixed order, each with the names of the groups: by one query."""
+    users = get_user_model()
+    has_groups = any(field.name == "groups" for field in users._meta.get_fields())
+    rows = users._base_manager.using(database()).filter(pk__in=keys).order_by("pk")
+    found: dict[Any, tuple[Any, set[str]]] = {}
+    for one in rows.annotate(one_of_its_groups=F("groups__name") if has_groups else Value(None, CharField())):
+        found.setdefault(one.pk, (one, set()))[1].update({one.one_of_its_groups} - {None})
+    return {key: (one, frozenset(groups)) for key, (one, groups) in found.items() if getattr(one, "is_active", False)}
 
 
 def takers_of(person: Any, now: datetime) -> list[Any]:

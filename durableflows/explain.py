@@ -51,7 +51,9 @@ class Explanation:
 
 
 def explain_run(run: WorkflowRun) -> Explanation:
-    """Explain one run from its rows, for a person who may see it. Five queries and the clock's, however long it is."""
+    """Explain one run from its rows, for a person who may see it. A query and the clock's, however long it is;
+    one more while a step waits for a worker or a provider.
+    """
     return explain_by(run, explain_rows.read(run, clock.now()))
 
 
@@ -61,7 +63,7 @@ def explain_by(run: WorkflowRun, rows: Rows) -> Explanation:
 
 
 def standing_of(run: WorkflowRun, now: datetime) -> Explanation:
-    """The same without what happened before: `lines` are empty. Three queries, and two as there."""
+    """The same without what happened before: `lines` are empty. As many queries."""
     return _explained(run, explain_rows.read_standing(run, now), ())
 
 

@@ -8,18 +8,21 @@ when. Source: R40.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
-from django.db.models import Count, Max, Min
+from django.db.models import Max, Min, Q
 
-from durableflows import clock, doctor, housekeeping
+from durableflows import clock, housekeeping
 from durableflows.conf import settings
-from durableflows.core.states import STEP_OPEN, ApprovalState, StepState
-from durableflows.doctor import due
-from durableflows.doctor.rows import Scope, snapshot
+from durableflows.core.ending import AT_WORK
+from durableflows.core.states import ApprovalState, StepState
+from durableflows.doctor import counts, due
+from durableflows.doctor.counts import Counted, Part
+from durableflows.doctor.rows import Scope
 from durableflows.housekeeping import Job
 from durableflows.metrics.values import age
 from durableflows.models import ApprovalRequest, SideEffect, StepRun, Worker, WorkflowRun
-from durableflows.transactions import database
+from durableflows.transactions import database, uncompiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +79,60 @@ _WAIT = "Somebody has to answer: the console's view *Waiting for people* names t
 
 
 def examine() -> Health:
-    """Look at all of it. A dozen short queries."""
-    with snapshot():
+    """Look at all of it: the clock, what tickers say, and one statement that counts everything else."""
+    with uncompiled():
         now = clock.now()
         jobs = housekeeping.last_runs()
-        return Health(now, tuple(_checks(now, jobs)), jobs, _runs(), _steps())
+        counted = counts.count([*_parts(now), *due.parts(Scope(None, now, None))])
+    return Health(now, tuple(_checks(now, jobs, counted)), jobs, _by_word(counted, _RUNS), _by_word(counted, _STEPS))
 
 
-def _runs() -> dict[str, int]:
-    """Those that have not ended."""
-    live = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True).order_by("state")
-    return {str(state): count for state, count in live.values_list("state").annotate(count=Count("pk"))}
+_RUNS, _STEPS, _FRESH, _SWEPT, _OUTBOX, _QUEUED, _ASKED, _DOUBLED = (
+    *("runs", "steps", "workers that beat", "workers that sweep"),
+    *("to be sent", "sent", "asked", "contradicted"),
+)
+_OPEN_STEPS = (
+    *(Q(state=StepState.READY), Q(state=StepState.RETRY_SCHEDULED), Q(state=StepState.RUNNING)),
+    Q(state__in=[StepState.NEEDS_RECONCILIATION, StepState.WAITING]),
+    Q(state=StepState.WAITING_HUMAN, requests__state=ApprovalState.OPEN),
+    Q(state=StepState.COMPENSATING, run__ending_phase__in=[str(phase) for phase in AT_WORK]),
+)
+"""All that are open, each by an index of its own: most steps have ended, and one look for all would go through them."""
+_AllCounted: TypeAlias = Mapping[str, list[Counted]]
 
 
-def _steps() -> dict[str, int]:
-    """Those of them that are open."""
-    live = StepRun.objects.using(database()).filter(
-        run__ended_at__isnull=True, state__in=[str(one) for one in STEP_OPEN]
-    )
-    return {
-        str(state): count for state, count in live.order_by("state").values_list("state").annotate(count=Count("pk"))
-    }
+def _parts(now: datetime) -> Iterator[Part]:
+    """What is counted, beside what is late; each by an index of what has not ended."""
+    alias = database()
+    runs = WorkflowRun.objects.using(alias).filter(ended_at__isnull=True)
+    yield counts.part(_RUNS, runs, Min("created_at"), by="state")
+    steps = StepRun.objects.using(alias).filter(run__ended_at__isnull=True)
+    for some in _OPEN_STEPS:
+        yield counts.part(_STEPS, steps.filter(some), Min("created_at"), by="state")
+    workers = Worker.objects.using(alias).filter(stopped_at__isnull=True)
+    fresh = workers.filter(heartbeat_at__gt=now - timedelta(seconds=settings().STALE_SECONDS))
+    yield counts.part(_FRESH, fresh, Min("started_at"))
+    yield counts.part(_SWEPT, workers, Max("swept_at"))
+    unsent = due.unsent(Scope(None, now, None)).filter(resend_at__lte=now)
+    yield counts.part(_OUTBOX, unsent, Min("resend_at"))
+    sent = steps.filter(state=StepState.READY, held_by="", sent_at__isnull=False, run__parked_reason="")
+    yield counts.part(_QUEUED, sent, Min("sent_at"))
+    asked = ApprovalRequest.objects.using(alias).filter(state=ApprovalState.OPEN, run__ended_at__isnull=True)
+    yield counts.part(_ASKED, asked, Min("created_at"))
+    doubled = SideEffect.objects.using(alias).exclude(contradiction="")
+    yield counts.part(_DOUBLED, doubled, Min("created_at"))
 
 
-def _checks(now: datetime, jobs: tuple[Job, ...]) -> Iterator[Check]:
+def _by_word(counted: _AllCounted, name: str) -> dict[str, int]:
+    """How many there are in each state."""
+    return {one.word: one.count for one in sorted(counted.get(name, ()), key=lambda one: one.word)}
+
+
+def _checks(now: datetime, jobs: tuple[Job, ...], counted: _AllCounted) -> Iterator[Check]:
     limits = settings()
-    has_runs = WorkflowRun.objects.using(database()).filter(ended_at__isnull=True).exists()
-    yield from _workers(now, jobs, has_runs=has_runs)
-    yield _outbox(now)
-    late = {one.code: one for one in doctor.overdue(now)}
+    yield from _workers(now, jobs, counted)
+    yield _outbox(now, counted)
+    late = {one.code: one for one in due.late(counted)}
     leases = late.pop("lease-overdue")
     del late["unsent"]  # the outbox
     says = "seconds by which the lease of a step is overdue"
@@ -113,63 +141,46 @@ def _checks(now: datetime, jobs: tuple[Job, ...]) -> Iterator[Check]:
     count = sum(one.count for one in late.values())
     says = "seconds by which something that goes on by itself is late: a retry, a timer, a request, a deadline"
     yield Check("overdue", says, age(now, since), limits.HEALTH_LATE_SECONDS, _DOCTOR, count)
-    yield _queue(now)
-    yield _oldest_wait(now)
-    doubled = SideEffect.objects.using(database()).exclude(contradiction="").count()
+    yield _queue(now, counted)
+    yield _oldest_wait(now, counted)
+    doubled = counted[_DOUBLED][0].count
     yield Check("contradictions", "effects that contradict what was told before", doubled, 0, _TWICE)
 
 
-def _workers(now: datetime, jobs: tuple[Job, ...], *, has_runs: bool) -> Iterator[Check]:
+def _workers(now: datetime, jobs: tuple[Job, ...], counted: _AllCounted) -> Iterator[Check]:
     """Nobody needs a worker where nothing is under way."""
-    stale = settings().STALE_SECONDS
-    workers = Worker.objects.using(database()).filter(stopped_at__isnull=True)
-    fresh = workers.filter(heartbeat_at__gt=now - timedelta(seconds=stale))
-    missing = has_runs and not fresh.exists()
+    stale, late_seconds = settings().STALE_SECONDS, settings().HEALTH_LATE_SECONDS
+    has_runs, fresh = bool(counted.get(_RUNS)), counted[_FRESH][0]
+    missing = has_runs and not fresh.count
     yield Check("workers", "1 when runs are under way and no worker lives", float(missing), 0, _WORKER)
-    swept: datetime | None = workers.aggregate(swept=Max("swept_at"))["swept"]
-    never = fresh.aggregate(started=Min("started_at"))["started"]  # one that has just started has not swept yet
+    swept, never = counted[_SWEPT][0].at, fresh.at  # one that has just started has not swept yet
     seconds = age(now, swept or never) if has_runs else 0.0
     yield Check("last_sweep", "seconds since anything due was looked for", seconds, stale, _WORKER)
     # A ticker of an older release sweeps and does not say which jobs it has done.
     since = min((job.ran_at or never or swept or now for job in jobs), default=now) if _is_told(jobs) else now
     says = "seconds since the periodic job that waits longest was last done"
-    late = sum(age(now, job.ran_at) > settings().HEALTH_LATE_SECONDS for job in jobs)
-    yield Check(
-        "jobs",
-        says,
-        age(now, since) if has_runs else 0.0,
-        settings().HEALTH_LATE_SECONDS,
-        _JOB,
-        late if has_runs else 0,
-    )
+    late = sum(age(now, job.ran_at) > late_seconds for job in jobs) if has_runs else 0
+    yield Check("jobs", says, age(now, since) if has_runs else 0.0, late_seconds, _JOB, late)
 
 
 def _is_told(jobs: tuple[Job, ...]) -> bool:
     return any(job.ran_at is not None or job.error for job in jobs)
 
 
-def _outbox(now: datetime) -> Check:
+def _outbox(now: datetime, counted: _AllCounted) -> Check:
     """Steps that are to be sent, or sent again, and nobody has."""
-    rows = due.unsent(Scope(None, now, None)).filter(resend_at__lte=now).order_by()
-    found = rows.aggregate(count=Count("pk"), since=Min("resend_at"))
+    found, limit = counted[_OUTBOX][0], settings().HEALTH_LATE_SECONDS
     says = "seconds for which the oldest step waits to be sent to a worker"
-    limit = settings().HEALTH_LATE_SECONDS
-    return Check("outbox", says, age(now, found["since"]), limit, _QUEUE, found["count"])
+    return Check("outbox", says, age(now, found.at), limit, _QUEUE, found.count)
 
 
-def _queue(now: datetime) -> Check:
-    steps = StepRun.objects.using(database()).filter(
-        state=StepState.READY, held_by="", sent_at__isnull=False, run__parked_reason="", run__ended_at__isnull=True
-    )
-    found = steps.order_by().aggregate(count=Count("pk"), since=Min("sent_at"))
+def _queue(now: datetime, counted: _AllCounted) -> Check:
+    found, limit = counted[_QUEUED][0], settings().HEALTH_QUEUE_SECONDS
     says = "seconds for which a step that was sent waits for a worker"
-    limit = settings().HEALTH_QUEUE_SECONDS
-    return Check("queue", says, age(now, found["since"]), limit, _QUEUE, found["count"])
+    return Check("queue", says, age(now, found.at), limit, _QUEUE, found.count)
 
 
-def _oldest_wait(now: datetime) -> Check:
-    rows = ApprovalRequest.objects.using(database()).filter(state=ApprovalState.OPEN, run__ended_at__isnull=True)
-    found = rows.order_by().aggregate(count=Count("pk"), since=Min("created_at"))
+def _oldest_wait(now: datetime, counted: _AllCounted) -> Check:
+    found, limit = counted[_ASKED][0], settings().HEALTH_WAIT_SECONDS
     says = "seconds for which somebody waits for a person's answer"
-    limit = settings().HEALTH_WAIT_SECONDS
-    return Check("oldest_wait", says, age(now, found["since"]), limit, _WAIT, found["count"])
+    return Check("oldest_wait", says, age(now, found.at), limit, _WAIT, found.count)

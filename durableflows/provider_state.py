@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from durableflows import alerts, clock, journal, signals
 from durableflows.conf import settings
 from durableflows.core import breaker as breakers
@@ -189,10 +191,13 @@ _BREAKER = Question(
 
 def read_all(names: Iterable[str] | None = None) -> dict[str, breakers.Breaker]:
     """The breakers of these providers, or of all that have ever had one."""
-    rows = Breaker.objects.using(database()).order_by("provider")
-    if names is not None:
-        rows = rows.filter(pk__in=list(names))
-    return {row.provider: value(row) for row in rows}
+    rows = Breaker.objects.using(database()) if names is None else rows_of(names)
+    return {row.provider: value(row) for row in rows.order_by("provider")}
+
+
+def rows_of(names: Iterable[str]) -> QuerySet[Breaker]:
+    """The rows of these providers that have one, for `value`."""
+    return Breaker.objects.using(database()).filter(pk__in=list(names))
 
 
 def value(row: Breaker) -> breakers.Breaker:

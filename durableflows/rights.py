@@ -4,23 +4,26 @@ Runs code of the project (log-in backends, TENANTS_OF): never called under a loc
 (P11). What it asks it asks once, however many requests it is asked about.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError
-from django.db.models import QuerySet
+from django.db.models import Expression, QuerySet
 
 from durableflows import clock, delegations
 from durableflows.core.approvers import Approvers
 from durableflows.core.states import ApprovalState
 from durableflows.errors import NotAllowed
-from durableflows.models import ApprovalRequest, RunEvent, WorkflowRun
+from durableflows.models import ApprovalRequest, Delegation, RunEvent, WorkflowRun
+from durableflows.models.together import Few, read_together
 from durableflows.tenants import tenants_of
 from durableflows.transactions import database
 
@@ -47,6 +50,50 @@ class Standing:
     def __init__(self, person: Any, now: datetime | None = None) -> None:
         self.person = person
         self._now = now
+        self.editors: frozenset[str] | None = None
+        """By name, of the one request that this is about; None where it is about many."""
+
+    def read_all(self) -> None:
+        """Read at once what is read one by one else: the groups, and what was lent to the person and to the givers.
+
+        One query, and one more where somebody has lent something
+        """
+        if not self.is_active or "groups" in vars(self):
+            return
+        groups = getattr(self.person, "groups", None)
+        own = [] if groups is None else [Few(groups.all(), (groups.model._meta.pk.attname, "name"))]
+        mine, theirs, *named = read_together(database(), *delegations.reaching(self.person, self._moment), *own)
+        people = delegations.with_groups({row.giver_id for row in (*mine, *theirs)}) if mine else {}
+        self.groups = frozenset(group.name for group in chain(*named))
+        self.givers = self._lent_by(mine, people)
+        self.appointers = delegations.appointers(mine)
+        for giver in self.givers:
+            giver.groups = people[giver.person.pk][1]
+            giver.givers = self._lent_by((row for row in theirs if row.taker_id == giver.person.pk), people)
+
+    def _lent_by(
+        self, rows: Iterable[Delegation], people: Mapping[Any, tuple[Any, frozenset[str]]]
+    ) -> tuple["Standing", ...]:
+        keys = {row.giver_id for row in rows}
+        return tuple(Standing(one, self._now) for key, (one, _) in people.items() if key in keys)
+
+    def about(self, request: ApprovalRequest, editors: Collection[Any]) -> "Standing":
+        """The same for one request alone, whose editors are known: nobody asks for them again."""
+        one = self.knowing(request, editors)
+        one.givers = tuple(giver.knowing(request, editors) for giver in self.givers)
+        return one
+
+    def knowing(self, request: ApprovalRequest, editors: Collection[Any]) -> "Standing":
+        """The same without those who have lent the person something, whom `about` tells as well."""
+        is_editor = request.state == ApprovalState.OPEN and any(one.pk == self.person.pk for one in editors)
+        known = copy(self)
+        known.edited = frozenset({request.pk} if is_editor else ())
+        known.editors = frozenset(str(one.get_username()) for one in editors)
+        return known
+
+    @property
+    def _moment(self) -> datetime | Expression:
+        return self._now or clock.as_expression()
 
     @property
     def is_active(self) -> bool:
@@ -72,15 +119,14 @@ class Standing:
     @cached_property
     def givers(self) -> tuple["Standing", ...]:
         """Those who have lent the person their rights, now."""
-        now = self._now or clock.now()
-        return (
-            tuple(Standing(giver, now) for giver in delegations.givers_of(self.person, now)) if self.is_active else ()
-        )
+        if not self.is_active:
+            return ()
+        return tuple(Standing(giver, self._now) for giver in delegations.givers_of(self.person, self._moment))
 
     @cached_property
     def appointers(self) -> Mapping[Any, frozenset[str]]:
         """By whose word alone the person acts for somebody, where it is not the giver's own: names by giver's key."""
-        return delegations.appointers_of(self.person, self._now or clock.now()) if self.givers else {}
+        return delegations.appointers_of(self.person, self._moment) if self.givers else {}
 
     @cached_property
     def edited(self) -> frozenset[UUID]:
@@ -117,7 +163,9 @@ class Standing:
         """Does the person act for the giver by the word of those alone who had a hand in what is asked?"""
         names = self.appointers.get(giver.person.pk, frozenset()) if request.exclude_requester else frozenset()
         others = names - {request.requester_name}
-        return bool(names) and (not others or others <= editor_names(request))
+        if not names or not others:
+            return bool(names)
+        return others <= (editor_names(request) if self.editors is None else self.editors)
 
     def made(self, request: ApprovalRequest) -> str:
         """Say how the person had a hand in what is asked, so that somebody else must decide; '' for not at all."""

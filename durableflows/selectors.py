@@ -210,6 +210,7 @@ def asked_of(standing: Standing, *, is_open: bool = False) -> Q:
 
     is_open   without those that are answered for the giver already, in words or by silence of who may not
     """
+    standing.read_all()
     asked = _asked_permissions()
     found = _asked_directly(standing, asked)
     for giver in standing.givers:

@@ -39,6 +39,7 @@ from durableflows.reading.standing import (
     since_words,
     standing_words,
     visible,
+    visible_one,
     waiting_count,
     waiting_words,
 )
@@ -197,7 +198,8 @@ class ApprovalRequestAdmin(ManyRequests):
         return HttpResponseRedirect(f"{page}?again=1" if is_repeat else page)
 
     def _asked(self, request: HttpRequest, request_id: UUID) -> ApprovalRequest:
-        asked: ApprovalRequest | None = self.get_queryset(request).select_related("step").filter(pk=request_id).first()
+        with tenants_known():
+            asked = visible_one(request, request_id)
         if asked is not None:
             once(request, "requests", lambda: True)
             return asked

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Min, QuerySet
+from django.db.models import Min, QuerySet
 
 from durableflows.core.ending import AT_WORK
 from durableflows.core.states import ApprovalState, StepState
+from durableflows.doctor import counts
+from durableflows.doctor.counts import Counted, Part
 from durableflows.doctor.rows import Scope
 from durableflows.models.step import GOES_ON
 
@@ -80,8 +82,19 @@ class Late:
 
 
 def overdue(scope: Scope) -> Iterator[Late]:
-    """What is late, counted: one query a code, each by an index on its time. Those with nothing late too."""
+    """What is late, counted by one statement, each code by an index on its time. Those with nothing late too."""
+    return late(counts.count(parts(scope)))
+
+
+def parts(scope: Scope) -> Iterator[Part]:
+    """The same as parts of a statement that counts other things as well; `late` reads its answer."""
     before = scope.now - timedelta(seconds=MARGIN_SECONDS)
     for code, (rows, field) in WHEN.items():
-        found = rows(scope).order_by().filter(**{f"{field}__lt": before}).aggregate(count=Count("pk"), since=Min(field))
-        yield Late(code, found["count"], found["since"])
+        yield counts.part(code, rows(scope).filter(**{f"{field}__lt": before}), Min(field))
+
+
+def late(counted: Mapping[str, list[Counted]]) -> Iterator[Late]:
+    """What is late, of all that was counted."""
+    for code in WHEN:
+        for one in counted[code]:
+            yield Late(code, one.count, one.at)

@@ -98,6 +98,27 @@ def insert(row: models.Model, alias: str) -> None:
     row._state.adding, row._state.db = False, alias
 
 
+def insert_or_update(rows: Sequence[models.Model], alias: str, unique: Sequence[str], changed: Sequence[str]) -> None:
+    """Write rows by one statement; where one with the same unique fields is there, change these fields of it.
+
+    No signals of a save, as by `insert`, and no transaction of its own, as `QuerySet.bulk_create` has.
+    """
+    if not rows:
+        return
+    connection, meta = connections[alias], rows[0]._meta
+    fields: list[Any] = list(meta.concrete_fields)
+    quote = connection.ops.quote_name
+    columns = {field.name: quote(field.column) for field in fields}
+    marks = ", ".join([f"({', '.join(['%s'] * len(fields))})"] * len(rows))
+    same = ", ".join(columns[name] for name in unique)
+    changes = ", ".join(f"{columns[name]} = EXCLUDED.{columns[name]}" for name in changed)
+    into = f"{quote(meta.db_table)} ({', '.join(columns.values())})"
+    sql = f"INSERT INTO {into} VALUES {marks} ON CONFLICT ({same}) DO UPDATE SET {changes}"  # noqa: S608 - as above
+    given = [_saved(field, field.pre_save(row, add=True), connection) for row in rows for field in fields]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, given)
+
+
 def delete(rows: "models.QuerySet[Any]") -> int:
     """Delete rows that nothing refers to, by one statement. `QuerySet.delete` reads them first, and sends signals."""
     count: int = rows._raw_delete(rows.db)  # noqa: SLF001 - Django's own name for it, and there is no public one

@@ -69,12 +69,12 @@ def _does(step: StepDefinition) -> str:
     return f"{name}, which calls {calls}" if calls else name
 
 
-def rules(asked: ApprovalRequest) -> list[tuple[str, str]]:
-    """Say who may decide, how many must, and what happens when nobody does."""
+def rules(asked: ApprovalRequest, titles: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Say who may decide, how many must, and what happens when nobody does. `titles`: what permissions are called."""
     by, later = asked.asked_of, rungs_of(asked)
     if by is None:
         return [("Who may decide", f"{asked.closed_reason[:1].upper()}{asked.closed_reason[1:]}")]
-    names = names_of([by, *(rung.by for rung in later)])
+    names = names_of(titles)
     people = "One person" if asked.quorum == 1 else f"{asked.quorum} people"
     who = by.words(names)
     found = [

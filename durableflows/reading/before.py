@@ -5,14 +5,17 @@ Bounded: only the newest requests of the workflow are looked through, however ma
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.models.fields.json import KeyTransform
 
 from durableflows.core.states import ApprovalState
 from durableflows.explain_words import state_words
 from durableflows.models import ApprovalRequest
 from durableflows.reading.facts import amount_of, whom_fact
+from durableflows.transactions import database
 
 LOOKED_THROUGH = 500
 SHOWN = 5
@@ -38,11 +41,20 @@ def earlier(asked: ApprovalRequest, visible: QuerySet[ApprovalRequest]) -> list[
     newest = closed.order_by("-id").values("pk")[:LOOKED_THROUGH]
     same = visible.filter(pk__in=newest).annotate(whom=KeyTransform(name, "binding"))
     same = same.filter(whom=asked.binding[name]).exclude(pk=asked.pk)
-    rows = same.select_related(None).prefetch_related("decisions").order_by("-id")[:SHOWN]
-    return [_earlier(row) for row in rows]
+    return _with_answers(same.order_by("-id").values("pk")[:SHOWN])
 
 
-def _earlier(row: ApprovalRequest) -> Earlier:
-    names = [one.actor_name for one in row.decisions.all() if one.voided_at is None]
+def _with_answers(shown: QuerySet[ApprovalRequest, Any]) -> list[Earlier]:
+    """Read these requests, newest first, a row for each of their answers: by one statement."""
+    rows = ApprovalRequest.objects.using(database()).filter(pk__in=shown)
+    rows = rows.annotate(who=F("decisions__actor_name"), void_at=F("decisions__voided_at"))
+    found: dict[UUID, tuple[ApprovalRequest, list[str]]] = {}
+    for row in rows.order_by("-id", "decisions__at", "decisions__id"):
+        _, names = found.setdefault(row.pk, (row, []))
+        names += [row.who] if row.who is not None and row.void_at is None else []
+    return [_earlier(row, names) for row, names in found.values()]
+
+
+def _earlier(row: ApprovalRequest, names: list[str]) -> Earlier:
     words = state_words(row.state, "approvalrequest")
     return Earlier(row, amount_of(row), words, ", ".join(names), row.closed_at)

@@ -12,17 +12,17 @@ from typing import Any
 
 from django.http import HttpRequest
 
-from durableflows import api, votes
+from durableflows import api, explain_rows, votes
 from durableflows.core import log_lines
 from durableflows.errors import DurableflowsError, FactsChanged, InvalidState, NotAllowed, TooLate
-from durableflows.explain import explain_run
+from durableflows.explain import explain_by
 from durableflows.models import ApprovalDecision, ApprovalRequest
 from durableflows.reading import edit_form
 from durableflows.reading.answers import DecisionForm, acts_for, consequences, rules, shown_before, why_not
+from durableflows.reading.around import read_around
 from durableflows.reading.facts import shown_of
 from durableflows.reading.looks import note_look
 from durableflows.reading.standing import expires_words, now_of, standing_words, waiting
-from durableflows.rights import shown_to
 
 logger = log_lines.logger("durableflows.pages")
 
@@ -67,21 +67,26 @@ def refused(request: HttpRequest, asked: ApprovalRequest, form: DecisionForm, er
     logger.warning("%s could not answer request %s: %s", request.user, asked.pk, error)
     match error:
         case NotAllowed():
-            return Refused(403, _outcome(asked, "You may not decide this", error), may_try_again=False)
+            return Refused(403, _outcome(request, asked, "You may not decide this", error), may_try_again=False)
         case FactsChanged():
             changes = shown_before(form.cleaned_data, asked) or error.changes
             again = {"form": form, "error": error, "changes": sorted_changes(changes)}
             return Refused(409, again, may_try_again=True)
         case TooLate():
-            return Refused(409, _outcome(asked, "Your answer came too late", error), may_try_again=False)
+            return Refused(409, _outcome(request, asked, "Your answer came too late", error), may_try_again=False)
         case InvalidState(problems=problems) if problems:
             wrong = {"form": form, "edit_problems": dict(problems)}
             return Refused(422, wrong, may_try_again=True)
     return Refused(409, {"form": form, "error": error}, may_try_again=True)
 
 
-def _outcome(asked: ApprovalRequest, title: str, error: DurableflowsError) -> Context:
-    return {"title": title, "error": error, "explanation": api.explain(asked.run_id)}
+def _outcome(request: HttpRequest, asked: ApprovalRequest, title: str, error: DurableflowsError) -> Context:
+    return {"title": title, "error": error, "explanation": _explained(request, asked)}
+
+
+def _explained(request: HttpRequest, asked: ApprovalRequest) -> api.Explanation:
+    """Whoever may see the question may see how its run stands."""
+    return explain_by(asked.run, explain_rows.read(asked.run, now_of(request)))
 
 
 def sorted_changes(changes: Mapping[str, tuple[object, object]]) -> list[tuple[str, object, object]]:
@@ -92,9 +97,10 @@ def sorted_changes(changes: Mapping[str, tuple[object, object]]) -> list[tuple[s
 def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, door: str) -> Context:
     """All that the decision page shows; `more`: the form that was posted, and what became of it. Records the look."""
     note_look(request, [asked], door)
-    now, decisions, explanation = now_of(request), list(asked.decisions.all()), explain_run(asked.run)
-    standing, counted = shown_to(request.user, now), [one for one in decisions if one.voided_at is None]
-    lender, spent = acts_for(asked, standing, counted)
+    now = now_of(request)
+    around = read_around(asked, request.user, now)
+    counted, explanation = around.counted, explain_by(asked.run, around.story)
+    lender, spent = acts_for(asked, around.standing, counted)
     return {
         "title": asked.title,
         "asked": asked,
@@ -104,14 +110,15 @@ def decision(request: HttpRequest, asked: ApprovalRequest, more: Context, *, doo
         "facts": shown_of(asked),
         "shown": json.dumps(asked.binding),
         "consequences": consequences(asked),
-        "rules": rules(asked),
-        "reason": why_not(asked, standing, now) or spent,
+        "rules": rules(asked, around.titles),
+        "reason": why_not(asked, around.standing, now) or spent,
         "acts_for": lender,
         "standing": standing_words(asked, now),
         "expires": expires_words(asked, now),
         "vote": next((one for one in counted if one.actor_id == request.user.pk), None),
-        "decisions": decisions,
-        "looks": list(asked.views.all()),
+        "decisions": around.decisions,
+        "notes": around.notes,
+        "looks": around.looks,
         "yes_count": votes.so_far(counted),
         # Whoever may see the question may see why it is asked.
         "explanation": explanation,
@@ -130,18 +137,21 @@ def _read_at(asked: ApprovalRequest, explanation: api.Explanation) -> datetime:
 
 def taken(request: HttpRequest, asked: ApprovalRequest, vote: ApprovalDecision) -> Context:
     """What the result page says of an answer that counts."""
-    counted = votes.standing(asked)
+    decisions = list(asked.decisions.all())
+    counted = [one for one in decisions if one.voided_at is None]
     return {
         "title": f"You {WORD[vote.verdict]} this",
         "vote": vote,
+        "decisions": decisions,
         "is_repeat": "again" in request.GET,
         "yes_count": votes.so_far(counted),
         "are_split": votes.are_split(counted),
-        "explanation": api.explain(asked.run_id),
+        "explanation": _explained(request, asked),
     }
 
 
 def result(request: HttpRequest, asked: ApprovalRequest, more: Context) -> Context:
     """All that the page after an answer shows, taken or not: what happened, what is next, and the next request."""
     following = waiting(request).exclude(pk=asked.pk).first()
-    return {"asked": asked, "decisions": list(asked.decisions.all()), "following": following, **more}
+    read = more if "decisions" in more else {"decisions": list(asked.decisions.all())}
+    return {"asked": asked, "following": following, **read, **more}

@@ -10,7 +10,7 @@ from durableflows.core.states import ApprovalState
 from durableflows.core.until import ends_at
 from durableflows.explain_words import full_stop, moment, when
 from durableflows.models import ApprovalDecision, ApprovalRequest, RequestNote
-from durableflows.reading.who import rungs_of, titles_of
+from durableflows.reading.who import asked_after, rungs_of, titles_of
 from durableflows.templatetags.durableflows import changed
 
 
@@ -32,7 +32,7 @@ def progress_of(asked: ApprovalRequest, notes: Iterable[RequestNote], now: datet
     by, later = asked.asked_of, rungs_of(asked)
     if by is None:
         return Progress("Waiting for nobody: the rules ask nobody about this.")
-    titles = titles_of([by, *(rung.by for rung in later)])
+    titles = titles_of(asked_after(asked))
     names = {permission: f"“{title}”" for permission, title in titles.items()}
     sentence = f"Waiting for {by.words(names)} since {moment(asked.asked_at or asked.created_at, now)}"
     return Progress(full_stop(f"{sentence}{_votes(asked)}"), tuple(_coming(asked, later, names, now)))

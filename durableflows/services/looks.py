@@ -13,6 +13,7 @@ from durableflows import clock
 from durableflows.core.payload import JSON, check_text
 from durableflows.errors import InvalidState, NotAllowed
 from durableflows.models import ApprovalRequest, RequestView, RunEvent
+from durableflows.models.compiled import insert_or_update
 from durableflows.services.requests import request_for
 from durableflows.transactions import database
 
@@ -55,12 +56,7 @@ def _note(requests: list[ApprovalRequest], by: Any, digest: str, door: str, orig
         )
         for request in sorted(requests, key=lambda one: one.pk)  # two who look at the same ones wait in one order
     ]
-    RequestView.objects.using(database()).bulk_create(
-        rows,
-        update_conflicts=True,
-        unique_fields=["request", "person", "facts_digest", "door"],
-        update_fields=["last_at", "origin"],
-    )
+    insert_or_update(rows, database(), ("request", "person", "facts_digest", "door"), ("last_at", "origin"))
 
 
 def facts_at(request: ApprovalRequest, digest: str) -> Mapping[str, JSON] | None:

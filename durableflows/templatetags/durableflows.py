@@ -162,7 +162,7 @@ def run_progress(context: Mapping[str, Any], subject: Model | None, limit: int =
 
 
 def progress_of(subject: Model | None, person: Any, limit: int = RUNS_SHOWN) -> dict[str, Any]:
-    """What the template of `run_progress` shows. A query for the runs, and four for each of them."""
+    """What the template of `run_progress` shows. A query for the runs, and one for each of them."""
     if subject is None or subject.pk is None or person is None:
         return {"rows": [], "is_cut": False}
     try:

@@ -76,7 +76,6 @@ def show_decision(door: Door, asked: ApprovalRequest, more: Context, *, status: 
     context = {
         "freed": freed_by(asked),
         "earlier": earlier(asked, visible(request)),
-        "notes": list(asked.notes.all()),
         "others": others(asked, request.user),
         "done": request.GET.get("done", ""),
         **deciding.decision(request, asked, more, door=BY_LINK if followed(request, asked) else DOOR),

@@ -19,7 +19,7 @@ from django.views.generic import View
 from durableflows.core import log_lines
 from durableflows.models import ApprovalRequest
 from durableflows.reading.looking import refuse_unstorable, tenants_known
-from durableflows.reading.standing import now_of, visible
+from durableflows.reading.standing import now_of, visible_one
 from durableflows.views.guard import guarded
 
 logger = log_lines.logger("durableflows.pages")
@@ -61,7 +61,7 @@ class Door(View):
 
     def asked(self, request_id: UUID) -> ApprovalRequest:
         """One request that the person may see. 404 for all others, also when it is somebody else's (S2.25)."""
-        asked = visible(self.request).select_related("run", "step").filter(pk=request_id).first()
+        asked = visible_one(self.request, request_id)
         if asked is None:
             logger.warning("%s asked for request %s: not there, or not to be seen", self.request.user, request_id)
             raise Http404("There is no such request, or none that you may see.")

@@ -140,7 +140,7 @@ def test_the_page_asks_the_database_little(
 ):
     client = browse(manager)
 
-    with django_assert_max_num_queries(22):
+    with django_assert_max_num_queries(14):
         client.get(address(asked))
 
 

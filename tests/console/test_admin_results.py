@@ -199,5 +199,5 @@ def test_pages_ask_the_database_little(ask: Ask, manager: User, browse: Browse, 
         ask(f"No. {number}")
     api.answer(asked.pk, "approve", by=manager, facts_digest=asked.facts_digest)
 
-    with django_assert_max_num_queries(24):
+    with django_assert_max_num_queries(14):
         assert client.get(result(asked)).status_code == 200

@@ -296,10 +296,10 @@ def test_pages_ask_the_database_little(ask: Ask, manager: User, browse: Browse, 
     for number in range(5):
         ask(f"No. {number}")
 
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(14):
         client.get(inbox_address(asked))
     address = send(client, asked)["Location"]
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(14):
         client.get(address)
 
 

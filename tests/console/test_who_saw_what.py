@@ -9,6 +9,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from durableflows import InvalidState, NotAllowed, NotFoundError, api, clock
 from durableflows.models import ApprovalDecision, ApprovalRequest, RequestView
 from durableflows.services.looks import facts_at
+from durableflows.testing import FakeClock
 from tests.support.bonus import PERMISSION, SHOWN
 from tests.support.doors import Admin, Inbox, MailLink, Several
 from tests.support.pages import Ask, Browse, People, address, answer, text
@@ -16,13 +17,11 @@ from tests.support.pages import Ask, Browse, People, address, answer, text
 pytestmark = pytest.mark.django_db
 
 
-def test_a_look_is_recorded_once_with_its_last_time(
-    asked: ApprovalRequest, manager: User, browse: Browse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_is_recorded_once_with_its_last_time(asked: ApprovalRequest, manager: User, browse: Browse) -> None:
     client, begin = browse(manager), clock.now()
     client.get(address(asked))
-    monkeypatch.setattr(clock, "now", lambda: begin + timedelta(hours=1))
-    client.get(address(asked))
+    with clock.replaced(FakeClock(begin + timedelta(hours=1))):
+        client.get(address(asked))
 
     look = RequestView.objects.get()
     assert (look.person, look.person_name, look.door, look.origin) == (manager, "manager", "admin", "127.0.0.1")

@@ -80,6 +80,7 @@ SURROUNDINGS = (
 
 ROWS = (
     "models.compiled",
+    "models.together",
     "models.fields",
     "models.run",
     "models.step",
@@ -180,6 +181,7 @@ VERBS = (
 DOCTOR = (
     "doctor.findings",
     "doctor.rows",
+    "doctor.counts",
     "doctor.due",
     "doctor.undos",
     "doctor.states",

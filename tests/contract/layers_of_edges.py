@@ -30,6 +30,7 @@ EDGES = (
     "reading.before",
     "reading.progress",
     "reading.looks",
+    "reading.around",
     "reading.tables",
     "reading.deciding",
     "reading.narrow",

@@ -65,8 +65,8 @@ GUARDS = (
         "the same look twice is one row",
         "P13",
         "services/looks.py",
-        "        update_conflicts=True,\n",
-        "        ignore_conflicts=False,\n",
+        'insert_or_update(rows, database(), ("request", "person", "facts_digest", "door"), ("last_at", "origin"))',
+        "RequestView.objects.using(database()).bulk_create(rows)",
         SAW + "test_a_look_is_recorded_once_with_its_last_time",
     ),
     Guard(

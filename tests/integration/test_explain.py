@@ -276,7 +276,7 @@ def test_the_number_of_queries_does_not_grow(world: World, length: int):
     with CaptureQueriesContext(connection) as queries:
         story = explain.explain_run(run)
 
-    assert len(queries) == 5
+    assert len(queries) == 1
     assert len(story.lines) <= explain_rows.EVENTS_SHOWN + 1
     if length:
         hidden = run.event_sequence - explain_rows.EVENTS_SHOWN

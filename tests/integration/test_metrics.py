@@ -109,7 +109,7 @@ def test_the_number_of_queries_does_not_grow(world: World):
         api.start(pay_workflow(provider, pay_effect(provider)), {"amount": 5})
     world.run_until_idle()
 
-    assert queries() == few <= 22
+    assert queries() == few <= 15
 
 
 def test_contradictions_are_found_by_an_index_however_long_the_ledger_is():

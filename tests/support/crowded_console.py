@@ -212,6 +212,7 @@ def _of_admin() -> Iterator[tuple[str, str]]:
         "o=1",
     ):
         yield f"admin: runs by {query}", f"{ADMIN}workflowrun/?{query}"
+    yield "admin: a decision", f"{ADMIN}approvalrequest/{_asked().pk}/decide/"
     long = WorkflowRun.objects.order_by("-event_sequence")[0]
     for page in ("", "?before=2500"):
         yield f"admin: a run of {long.event_sequence} events{page}", f"{ADMIN}workflowrun/{long.pk}/change/{page}"
@@ -262,3 +263,10 @@ def _of_console() -> Iterator[tuple[str, str]]:
     for page in ("", "ledger/", "people/", "state/", "history/", "history/?before=2500", "history/?check=1"):
         yield f"a run of {long.event_sequence} events: {page or 'overview'}", f"{RUNS}{long.pk}/{page}"
     yield "a verb's page", f"{RUNS}{long.pk}/do/cancel/"
+    yield "a decision", f"/durableflows/inbox/{_asked().pk}/"
+    yield "the health", "/durableflows/health/"
+
+
+def _asked() -> ApprovalRequest:
+    """The request of the long run."""
+    return ApprovalRequest.objects.get(run=WorkflowRun.objects.order_by("-event_sequence")[0])

@@ -54,3 +54,4 @@ def _pages() -> Iterator[tuple[str, str]]:
     yield "a page from the middle", f"{INBOX}?after={cursor}"
     yield "the page before it", f"{INBOX}?before={cursor}"
     yield "the badge", f"{INBOX}badge/"
+    yield "a decision", f"{INBOX}{middle.pk}/"
