@@ -10,17 +10,18 @@ from typing import Any
 from uuid import UUID
 
 from durableflows import clock, gate, integrity, journal, ledger, pinned, progress
-from durableflows.core import changes, free_text, migrations, registry
+from durableflows.boundaries import Boundary, cross
+from durableflows.core import changes, migrations, registry
 from durableflows.core import state as states
 from durableflows.core.definition import StepDefinition, WorkflowDefinition
 from durableflows.core.migrations import MigrationDefinition
 from durableflows.core.payload import JSON
 from durableflows.core.states import EFFECT_OPEN, EffectState, ParkedReason, StepState, WaitsOn
-from durableflows.errors import DurableflowsError, InvalidState, NotAllowed, TooLate
+from durableflows.errors import DurableflowsError, InvalidState, TooLate
 from durableflows.models import SideEffect, StepRun, WorkflowRun
 from durableflows.models.locks import lock_run, lock_steps
-from durableflows.rights import as_stored
-from durableflows.selectors import OPERATE, may_operate, open_steps, run_for
+from durableflows.selectors import open_steps, run_for
+from durableflows.services.operations import Order, order
 from durableflows.services.runs import manifest_of
 from durableflows.transactions import database, transact
 
@@ -38,13 +39,12 @@ def migrate(run_id: UUID | str, *, by: Any, reason: str, version: int | None) ->
     Writes / Locks   WorkflowRun, StepRun, RunEvent; locks run, then its open steps
     Crash            before the commit the run is as it was; after it the sweep sends what is READY
     """
-    why, by = free_text.kept_reason(reason, "migrate"), as_stored(by)
-    run = run_for(run_id, by)
-    if not may_operate(run, by):
-        raise NotAllowed(f"{by} may not migrate runs: the permission {OPERATE} is needed")
+    given = order(run_id, "migrate", by=by, reason=reason)
+    run = run_for(given.run_id, None)
     definition, way, data = _worked_out(run, version)
-    name = "" if by is None else str(by.get_username())
-    return _migrate(run.pk, run.checkpoint_sequence, definition, way, data, name, why)
+    migrated = _migrate(given, run.checkpoint_sequence, definition, way, data)
+    cross(Boundary.OPERATE_AFTER_COMMIT)
+    return migrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +106,9 @@ def _change(step: MigrationDefinition, definition: WorkflowDefinition, data: dic
 
 @transact
 def _migrate(
-    run_id: UUID,
-    read_at: int,
-    definition: WorkflowDefinition,
-    way: Way,
-    data: dict[str, JSON],
-    actor_name: str,
-    reason: str,
+    given: Order, read_at: int, definition: WorkflowDefinition, way: Way, data: dict[str, JSON]
 ) -> WorkflowRun:
-    run = lock_run(run_id)
-    now = clock.now()
+    run, now = lock_run(given.run_id), clock.now()
     steps = lock_steps(run)
     _check(run, steps, read_at)
     names = _names(run, steps, definition, way)
@@ -126,10 +119,10 @@ def _migrate(
     pinned.keep(definition.pins, now)
     run.version, run.manifest = definition.version, {**manifest_of(definition), "migrated_from": before}
     run.schema_version = definition.state_type.schema_version
-    facts: dict[str, JSON] = {"from": before, "to": definition.version, "reason": reason, "steps": dict(names)}
+    facts: dict[str, JSON] = {"from": before, "to": definition.version, "reason": given.reason, "steps": dict(names)}
     facts["changes"] = changes.kept(changes.between(run.data, data))
     integrity.seal(run, data, run.checkpoint_sequence + 1)
-    journal.record(run, "run.migrated", at=now, actor_name=actor_name, data=facts)
+    journal.record(run, "run.migrated", at=now, actor_name=given.name, data=facts)
     run.store("version", "manifest", "schema_version")
     if run.parked_reason == ParkedReason.INCOMPATIBLE:
         run.parked_reason, run.parked_detail = "", ""
@@ -137,6 +130,7 @@ def _migrate(
             if step.state in (StepState.READY, StepState.RETRY_SCHEDULED):
                 progress.give_new_tries(run, step, now)
     progress.conclude(run, now, progress.CHECKPOINT_FIELDS)
+    cross(Boundary.OPERATE_BEFORE_COMMIT)
     return run
 
 

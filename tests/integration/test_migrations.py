@@ -21,13 +21,15 @@ from durableflows import (
 from durableflows.core import registry
 from durableflows.core.states import RunState
 from durableflows.models import RunEvent, SideEffect, StepRun, WorkflowRun
-from durableflows.testing import World
+from durableflows.testing import Boundary, Crash, World, crash_at
 from tests.integration.test_command import said
 from tests.support.flows import Provider
 from tests.support.look import fresh, state_of, steps_of
+from tests.support.play import assert_chain
 from tests.support.releases import New, Old
 from tests.support.stages import (
     STAGES,
+    asking,
     deployed,
     finish,
     in_doubt,
@@ -241,6 +243,22 @@ def test_a_state_that_does_not_fit_is_refused(world: World):
             api.migrate(run.pk, reason="deploy")
 
     assert fresh(run).version == 1
+
+
+@pytest.mark.parametrize("boundary", [Boundary.OPERATE_BEFORE_COMMIT, Boundary.OPERATE_AFTER_COMMIT])
+def test_a_process_that_dies_in_a_migration_has_done_it_as_a_whole_or_not_at_all(world: World, boundary: Boundary):
+    with deployed(provider := Provider(), 1):
+        run = asking(world, provider)
+    with deployed(provider, 1, 2):
+        with crash_at(boundary), pytest.raises(Crash):
+            api.migrate(run.pk, reason="deploy")
+
+        is_done = boundary is Boundary.OPERATE_AFTER_COMMIT
+        assert fresh(run).version == (2 if is_done else 1)
+        assert RunEvent.objects.filter(run=run, kind="run.migrated").count() == is_done
+        if not is_done:
+            assert api.migrate(run.pk, reason="deploy").version == 2
+        assert_chain(fresh(run))
 
 
 def test_only_operators_migrate(world: World, django_user_model):
