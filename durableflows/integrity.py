@@ -78,6 +78,12 @@ def is_current(run: WorkflowRun) -> bool:
     return here == (end.sequence, end.digest, end.checkpoint)
 
 
+def has_moved(run: WorkflowRun) -> bool:
+    """Was the run written since it was read without its lock? What its history says then is not about this row."""
+    rows = WorkflowRun.objects.using(settings().DATABASE).filter(pk=run.pk)
+    return not rows.filter(event_sequence=run.event_sequence).exists()
+
+
 def seal_input(step: StepRun) -> None:
     """Put the seal on what the step is given, in memory; on nothing too, or else all could be taken out unseen."""
     key_id, key = sealing_key()

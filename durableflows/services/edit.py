@@ -104,6 +104,8 @@ def _check(run: WorkflowRun, read_at: int) -> None:
     check_may_reopen(run)
     check_settled(run, "the state is changed")
     if not integrity.is_sealed(run) or not integrity.is_current(run):
+        if integrity.has_moved(run):
+            raise TooLate("the run was changed while it was looked at: look at it again")
         raise ChangedOutside(
             "the stored state was changed from outside, or its key is gone: an edit would make it ours. "
             "`manage.py durableflows verify` says which of the two it is"

@@ -140,6 +140,8 @@ def _check(run: WorkflowRun, steps: list[StepRun], read_at: int) -> None:
     if run.checkpoint_sequence != read_at:
         raise TooLate("the run has gone on while its state was migrated: try again")
     if not integrity.is_current(run):
+        if integrity.has_moved(run):
+            raise TooLate("the run was changed while it was looked at: try again")
         raise InvalidState("the run was put back to an older checkpoint: it is not migrated")
     busy = [step.name for step in steps if step.state == StepState.RUNNING]
     if busy:

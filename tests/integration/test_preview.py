@@ -7,7 +7,9 @@ from django.contrib.auth.models import User
 
 from durableflows import Budget, Facts, InvalidState, Money, Run, StepReturn, Workflow, api, approval, child, step
 from durableflows.core.states import RunState
+from durableflows.errors import ChangedOutside, TooLate
 from durableflows.models import SideEffect, WorkflowRun
+from durableflows.services import edit
 from durableflows.testing import World, open_request
 from tests.support.look import state_of
 from tests.support.parcels import Depot, Parcel, lost_address, parcel_workflow, paying
@@ -71,6 +73,19 @@ def test_an_extension_says_what_each_limit_becomes(world: World):
     (late,) = api.preview("extend", run.pk, deadline=2 * DAY).changes
     world.clock.advance(seconds=70)
     assert api.preview("extend", run.pk, deadline=2 * DAY).changes == (late,), "else no page of it could be sent"
+
+
+def test_a_run_that_another_person_has_acted_on_meanwhile_is_not_called_changed_from_outside(world: World):
+    run = failed(world, Depot())
+    read = WorkflowRun.objects.get(pk=run.pk)
+    api.extend(run.pk, reason="it needs longer", deadline=DAY)
+
+    with pytest.raises(TooLate, match="look at it again"):
+        edit.work_out(read, {"rounds": 1}, None)
+
+    WorkflowRun.objects.filter(pk=run.pk).update(data={**read.data, "rounds": 7})
+    with pytest.raises(ChangedOutside):
+        edit.work_out(WorkflowRun.objects.get(pk=run.pk), {"rounds": 1}, None)
 
 
 def booked_between(depot: Depot) -> type[Workflow[Parcel]]:
