@@ -174,8 +174,11 @@ class MigrateForm(VerbForm):
 
     def __init__(self, run: WorkflowRun, *args: Any, **options: Any) -> None:
         super().__init__(run, *args, **options)
-        ways = list(gate.ways_forward(run))
-        self.fields["version"].choices = [(version, str(version)) for version in ways]  # type: ignore[attr-defined]
+        ways, field = list(gate.ways_forward(run)), self.fields["version"]
+        field.choices = [(version, str(version)) for version in ways]  # type: ignore[attr-defined]
+        stands = f"The run is under version {run.version} now, and no declared migration leads"
+        field.error_messages["invalid_choice"] = f"{stands} to version %(value)s."
+        field.help_text = "" if ways else f"{stands} further."
 
     def arguments(self) -> Arguments:
         """A version."""

@@ -33,6 +33,7 @@ from durableflows.services import abandon, compensate, edit, limits, migrations,
 from durableflows.transactions import database
 
 LONGEST_SHOWN = 200
+_DUE = (StepState.READY, StepState.RETRY_SCHEDULED)
 HAPPENED = (EffectState.CONFIRMED, EffectState.UNDO_FAILED)
 ENDING = frozenset({"cancel", "compensate", "abandon"})
 """Verbs after which nothing of the main path is done, so that no choice to repeat something is carried out."""
@@ -190,7 +191,9 @@ def _compensate(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> 
     compensate.check_compensate(run)
     if compensate.is_undone(run):
         return
-    found.closes += _closes(run, [step for step in open_steps(run) if not step.of_cleanup])
+    main = [step for step in open_steps(run) if not step.of_cleanup]
+    found.closes += _closes(run, main)
+    found.closes += [f"{step}, which would come next" for step in main if step.state in _DUE]
     _undoes(run, found)
 
 
@@ -207,8 +210,7 @@ def _resume(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None
 def _retry(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     runs.check_retry(run)
     found.closes += _stands(run)
-    due = (StepState.READY, StepState.RETRY_SCHEDULED)
-    found.begins += [str(step) for step in open_steps(run) if step.state in due]
+    found.begins += [str(step) for step in open_steps(run) if step.state in _DUE]
 
 
 def _extend(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
@@ -248,8 +250,7 @@ def _edit(run: WorkflowRun, asked: Asked, found: Found, now: datetime) -> None:
     if new.changes:
         found.closes += [f"the approval of {one.title!r}: it no longer counts" for one in edit.lapsing(run, new.data)]
     steps = open_steps(run)
-    due = (StepState.READY, StepState.RETRY_SCHEDULED)
-    found.begins += [f"{step}, with the new state, once the run goes on" for step in steps if step.state in due]
+    found.begins += [f"{step}, with the new state, once the run goes on" for step in steps if step.state in _DUE]
     found.keeps += [f"{step}: {', '.join(given)}" for step in steps if (given := _given(step))]
 
 

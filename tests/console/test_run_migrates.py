@@ -96,6 +96,20 @@ def test_a_migration_that_fails_is_told_and_the_run_stays_as_it_was(asked: Appro
     assert version_of(asked) == 1
 
 
+def test_who_comes_second_is_told_that_it_was_moved(asked: ApprovalRequest, client: Client):
+    declare_newer()
+    shown = client.post(page_of(asked.run_id, "migrate"), {"look": "yes", "version": "9"}).context["looked"].text
+    send = {"version": "9", "do": "yes", "reason": "the deploy of today", "shown": shown}
+
+    first, second = (client.post(page_of(asked.run_id, "migrate"), send) for _ in range(2))
+
+    assert (first.status_code, second.status_code) == (302, 400)
+    stands = "The run is under version 9 now, and no declared migration leads"
+    assert f"{stands} to version 9." in words_of(text(second))
+    assert f"{stands} further." in words_of(text(client.get(page_of(asked.run_id, "migrate"))))
+    assert RunEvent.objects.filter(run=asked.run_id, kind="run.migrated").count() == 1
+
+
 @pytest.mark.parametrize("version", ["1", "10", "x", ""])
 def test_another_version_is_no_choice(version: str, asked: ApprovalRequest, client: Client):
     declare_newer()

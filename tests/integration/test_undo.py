@@ -125,6 +125,7 @@ def test_an_error_in_our_code_undoes_nothing_until_a_person_wants_it(world: Worl
     world.run_until_idle()
     assert state_of(run) is RunState.PARKED
     assert agency.undone == []
+    assert api.preview("compensate", run.pk).closes == ("confirm, which would come next",)
 
     api.compensate(run.pk, reason="the customer wants it back")
     world.run_until_idle()
