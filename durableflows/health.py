@@ -75,7 +75,7 @@ _JOB = "A job that fails says so here and in the ticker's log; one that never ru
 _DOCTOR = "`manage.py durableflows doctor` names the runs, and what helps."
 _QUEUE = "Is the broker there, do workers listen to these queues, are there enough of them? Steps are sent again."
 _TWICE = "An effect may have happened twice: `doctor` names it; look, then `resolve EFFECT --verdict seen`."
-_WAIT = "Somebody has to answer: the console's view *Waiting for people* names the runs and who is asked."
+_WAIT = "Somebody has to answer: the console's view “Somebody is asked” names the runs and who is asked."
 
 
 def examine() -> Health:

@@ -9,7 +9,7 @@ from typing import Any
 from django import template
 from django.db.models import Model
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 
@@ -60,6 +60,13 @@ def changed(decision: ApprovalDecision) -> list[tuple[str, str]]:
     names = [*(name for name in form if name in decision.edits), *(name for name in decision.edits if name not in form)]
     others = [name for name in names if name not in form or not same(form[name]["now"], decision.edits[name])]
     return [(form[name]["label"] if name in form else label(name), fact(decision.edits[name])) for name in others]
+
+
+@register.filter
+def coded(text: str) -> SafeString:
+    """Show what stands between backticks in a sentence of ours as code."""
+    parts = (format_html("<code>{}</code>", one) if index % 2 else one for index, one in enumerate(text.split("`")))
+    return format_html_join("", "{}", ((one,) for one in parts))
 
 
 @register.filter

@@ -16,6 +16,7 @@ from django.views.generic import View
 from durableflows import health, metrics
 from durableflows.conf import settings
 from durableflows.metrics import prometheus
+from durableflows.reading.health import page
 from durableflows.selectors import OPERATE
 from durableflows.views.guard import guarded
 
@@ -30,6 +31,12 @@ def may_look(request: HttpRequest) -> bool:
         return True
     user: Any = getattr(request, "user", None)
     return user is not None and user.is_active and bool(user.has_perm(OPERATE))
+
+
+def is_logged_in(request: HttpRequest) -> bool:
+    """Is it anybody's browser that we know?"""
+    user: Any = getattr(request, "user", None)
+    return user is not None and bool(user.is_authenticated)
 
 
 @method_decorator(never_cache, name="dispatch")
@@ -53,18 +60,24 @@ class Metrics(View):
 
 @method_decorator(never_cache, name="dispatch")
 class HealthPage(View):
-    """200 while nothing is red, 503 else: as a page for a browser of who may look, as JSON for all others."""
+    """200 while nothing is red, 503 else: as a page for the browser of who is logged in, as JSON for all others.
+
+    Who may not look reads one sentence of the page, or one word of the JSON.
+    """
 
     http_method_names = ["get", "head", "options"]
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         seen = health.examine()
-        status = WELL if seen.is_well else RED
-        if not may_look(request):
-            return JsonResponse({"status": seen.word}, status=status)
-        if request.accepts("text/html") and "text/html" in request.headers.get("Accept", ""):
-            return guarded(render(request, "durableflows/health.html", {"health": seen}, status=status))
-        return JsonResponse(_told(seen), status=status)
+        status, sees_all = WELL if seen.is_well else RED, may_look(request)
+        if _reads_pages(request) and (sees_all or is_logged_in(request)):
+            context = {"health": seen, "sees_all": sees_all, **(page(seen) if sees_all else {})}
+            return guarded(render(request, "durableflows/health.html", context, status=status))
+        return JsonResponse(_told(seen) if sees_all else {"status": seen.word}, status=status)
+
+
+def _reads_pages(request: HttpRequest) -> bool:
+    return request.accepts("text/html") and "text/html" in request.headers.get("Accept", "")
 
 
 def _told(seen: health.Health) -> dict[str, object]:

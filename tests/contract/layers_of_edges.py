@@ -73,6 +73,7 @@ EDGES = (
     "metrics.prometheus",
     "metrics",
     "health",
+    "reading.health",
     "views.monitor",
     "views.words",
     "views.delegations",

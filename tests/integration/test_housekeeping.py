@@ -140,8 +140,8 @@ def test_the_page_and_the_doctor_say_the_same(world: World, stopped: None):
         {"status": "red"},
     )
     assert all(name.capitalize() in page.text for name in JOBS)
-    assert f"{OUTBOX} rows" in page.text
-    assert "Runs: WAITING_HUMAN" in page.text
+    assert f"Steps that wait to be sent to a worker: for 10 minutes ({OUTBOX} steps)." in page.text
+    assert "Runs: waiting for a decision" in page.text
     assert told.json()["checks"]["outbox"] == {
         **told.json()["checks"]["outbox"],
         "value": 600,

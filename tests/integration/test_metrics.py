@@ -188,6 +188,10 @@ def test_the_token_and_operators_read_all(token: None):
     assert "last_sweep" in client.get("/durableflows/health/").json()["checks"]
     page = client.get("/durableflows/health/", headers={"Accept": "text/html"})
     assert "All goes on by itself" in page.text
+    assert "Last look for what is due" in page.text
+    sentence = other.get("/durableflows/health/", headers={"Accept": "text/html"})
+    assert "All goes on by itself" in sentence.text
+    assert "Last look for what is due" not in sentence.text
 
 
 @pytest.mark.parametrize("path", ["/durableflows/metrics", "/durableflows/health/"])
