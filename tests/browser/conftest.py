@@ -32,7 +32,10 @@ from tests.support.browser_shop import (
 SKIP_VARIABLE = "DURABLEFLOWS_SKIP_BROWSER"
 PICTURES_VARIABLE = "DURABLEFLOWS_SCREENSHOTS"
 HERE = Path(__file__).parent
-IN_UNFOLD = {"DJANGO_SETTINGS_MODULE": "tests.unfold_customer_ops_settings"}
+IN_UNFOLD = {
+    "DJANGO_SETTINGS_MODULE": "tests.unfold_customer_ops_settings",
+    "CELERY_TASK_DEFAULT_QUEUE": f"{QUEUE}-of-nobody",  # the desk's worker does not know all of its workflows
+}
 # Times that a person at a test can wait for.
 QUICK = {
     "PAYMENTS_TIMEOUT_SECONDS": "2",
@@ -145,10 +148,10 @@ def desk(empty_shop: Shop) -> Iterator[Desk]:
 
 @pytest.fixture(scope="session")
 def grid(empty_shop: Shop) -> Iterator[Grid]:
-    """Ready rows behind two admins: Django's own and unfold."""
+    """Ready rows behind two admins: Django's own, and unfold with the workflows of `tests.browser_app` besides."""
     with copied(empty_shop, "grid") as shop:
         unfold = other_web(shop.place, IN_UNFOLD)
-        made = shop.make_rows("grid")
+        made = Shop(unfold, shop.sandbox).make_rows("grid")
         for web in [shop.begin_web(), shop.begin_web(unfold)]:
             web.wait_until_ready()
         yield Grid({STOCK: shop.url, UNFOLD: unfold.url, MAILS: shop.place.mails_url}, made)

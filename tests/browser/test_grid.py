@@ -32,6 +32,8 @@ def test_a_page_fits_its_window_and_everybody(
         if is_fresh:
             person.go(sight.path(grid.made))
             sight.act(page, grid.made)
+            if sight.error:
+                person.expect_complaint(f"{page.url} was answered with {sight.error}")
         page.evaluate("() => document.getAnimations().forEach(one => one.finish())")  # from one scheme to the other
         assert sight.says in page.locator("body").inner_text()
         if wanted_pictures is not None:

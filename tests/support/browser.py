@@ -106,6 +106,11 @@ class Person:
         """Fail with all that pages complained about."""
         assert not self.complaints, f"{self.name} at {self.page.url}: " + "; ".join(self.complaints)
 
+    def expect_complaint(self, what: str) -> None:
+        """Take back one complaint, by its words: the test has come for it. Fails when there is none."""
+        assert what in self.complaints, f"no complaint {what!r}: {self.complaints}"
+        self.complaints.remove(what)
+
     def lose_session(self) -> None:
         """Log out behind the pages' backs. What a page asks for by itself is answered 401 then, as it should be."""
         self.context.clear_cookies(name="sessionid")

@@ -16,6 +16,7 @@ ADMIN = "/admin/durableflows"
 INBOX = "/durableflows/inbox"
 RUNS = "/durableflows/runs"
 CONSOLE = "/durableflows/console"
+HEALTH = "/durableflows/health/"
 
 Made = Mapping[str, Mapping[str, str]]
 """Where rows are: see `browser_rows.Grid`."""
@@ -31,7 +32,9 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One page of the grid. `says` stands on it; `focus`: the part whose stops are ours; `act` leads on from `path`."""
+    """One page of the grid. `says` stands on it; `focus`: the part whose stops are ours; `act` leads on from `path`;
+    `error`: the status with which the page itself says that something is wrong.
+    """
 
     name: str
     path: Callable[[Made], str]
@@ -40,6 +43,7 @@ class Sight:
     focus: str = "body"
     skins: tuple[str, ...] = (STOCK,)
     act: Callable[[Page, Made], None] = lambda page, made: None
+    error: int = 0
 
 
 def _order(name: str) -> Callable[[Made], str]:
@@ -336,6 +340,9 @@ SIGHTS = (
         act=_pause_without_a_reason,
     ),
     Sight("console-workers-hostile", _at(f"{CONSOLE}/workers/"), "admin", "Workflows that it knows"),
+    Sight("health-red", _at(HEALTH), "admin", "Something does not go on by itself", error=503),
+    Sight("health-red-told", _at(HEALTH), "agent", "Tell whoever operates the workflows", error=503),
+    Sight("health-well", _at(HEALTH), "admin", "All goes on by itself", skins=(UNFOLD,)),
     Sight("not-found", _at("/orders/none/"), "agent", "no such"),
     Sight("mails", _at("/"), "", "Nothing here was sent on", skins=(MAILS,)),
     Sight("mail-hostile", _at("/?to=script"), "", "window.hostile=1", skins=(MAILS,), act=_open_mail("<img src=x")),

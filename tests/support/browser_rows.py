@@ -1,7 +1,8 @@
 """Rows for browser tests, made by `manage.py shell` on the tests' own database (`browser_shop.Shop.make_rows`).
 
-Refunds are driven by the real engine with played time (`durableflows.testing`) against the real payment sandbox. What a
-test needs to find its way lies in a file afterwards: numbers of orders, ids of requests and runs.
+Refunds are driven by the real engine with played time (`durableflows.testing`) against the real payment sandbox; the
+grid's settings are those of its site with `tests.browser_app`, whose workflows have what a refund has not. What a test
+needs to find its way lies in a file afterwards: numbers of orders, ids of requests and runs.
 """
 
 import json
@@ -11,6 +12,7 @@ import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
@@ -25,6 +27,7 @@ from customer_ops.sandbox.control import SandboxControl
 from durableflows import Money, api
 from durableflows.core import registry
 from durableflows.core.keys import new_token
+from durableflows.housekeeping import JOBS
 from durableflows.models import ApprovalRequest, Breaker, BreakerChange, Worker
 from durableflows.testing import FakeClock, World, open_request, virtual
 from tests.support.desk import run_id_of
@@ -120,6 +123,7 @@ class Grid:
                 "endless": _places(self._endless()),
                 "many": _places(self._each_state()),  # time that goes on ends doubt
                 "acts": {"redrive": str(failed.run_id), **self._to_act_on()},
+                "stories": self._for_stories(),
             }
 
     def ask(self, charge: Charge, dollars: int, reason: str) -> RefundRequest:
@@ -157,7 +161,22 @@ class Grid:
             charge = make_charge(f"R-3-{verb}", customer="Eva Lind")
             self._fault(fault, charge)
             made[verb] = str(self.ask(charge, dollars, "It came broken.").run_id)
-        return made
+        return {**made, "migrate": self._begun("gift"), "compensate": self._begun("voucher")}
+
+    def _for_stories(self) -> dict[str, str]:
+        """A run that can be moved to a newer version, with its open question, one that failed and can be undone, and
+        two to be chosen together.
+        """
+        gift, *chosen = (self._begun("gift") for _ in range(3))
+        made = {"migrate": gift, "asked": str(open_request(UUID(gift)).pk), "compensate": self._begun("voucher")}
+        return {**made, "one": chosen[0], "other": chosen[1]}
+
+    def _begun(self, workflow: str) -> str:
+        """A run of a workflow that only the tests' own app has (`tests.browser_app`), as far as it goes."""
+        state = {"customer": "Eva Lind", "amount": Money(4000, "USD")}
+        run = api.start(workflow, state, key=f"{workflow}-{uuid.uuid4()}", by=self.agent, version=1)
+        self.world.run_until_idle()
+        return str(run.pk)
 
     def _waiting(self, verb: str) -> str:
         return str(self.ask(make_charge(f"R-3-{verb}", customer="Eva Lind"), 600, "It came broken.").run_id)
@@ -205,11 +224,16 @@ class Grid:
 
 
 def make_workers() -> None:
-    """One that lives and stays so, one that was told to end, and one with a name that is too long, silent for long."""
+    """One that lives and stays so, though one of its jobs fails, one that was told to end, and one with a name that is
+    too long, silent for long.
+    """
     now, knows = timezone.now(), [list(pair) for pair in registry.known()]
     later = {"heartbeat_at": now + timedelta(days=1), "swept_at": now + timedelta(days=1)}
+    jobs = {name: {"at": later["swept_at"].isoformat()} for name in JOBS}
+    late, *_ = JOBS
+    jobs[late] = {"at": (now - timedelta(hours=2)).isoformat(), "error": f"ProgrammingError: {HOSTILE}"[:300]}
     given: list[dict[str, Any]] = [
-        {"name": "celery@desk-1", "host": "desk-1.example.com", "queues": ["celery", "slow"], **later},
+        {"name": "celery@desk-1", "host": "desk-1.example.com", "queues": ["celery", "slow"], **later, "jobs": jobs},
         {"name": HOSTILE_NUMBER, "host": HOSTILE[:200], "queues": ["celery"], **later, "draining_at": now},
         {"name": "W" * 200, "host": "h" * 200, "queues": ["q" * 120], "heartbeat_at": now - timedelta(hours=2)},
     ]
