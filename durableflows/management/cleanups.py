@@ -4,7 +4,7 @@ Where an archive is named, each run is kept there first. What cannot be kept sta
 """
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -72,11 +72,12 @@ def run(options: Namespace) -> Report:
     if options.dry_run:
         return _dry(which)
     total = cleanup.removable(*which.of).count() + cleanup.following(*which.of)
-    tell, done = progress.shown("runs"), Done()
-    for run_id in islice(_due(which), options.limit):
+    tell, done, stayed = progress.shown("runs"), Done(), set[UUID]()
+    for run_id in islice(_due(which, stayed), options.limit):
         if done.archive_is_away:
             break
-        _remove(run_id, which, done)
+        if not _remove(run_id, which, done):
+            stayed.add(run_id)
         if tell is not None:
             tell(min(done.runs + len(done.failed), total), total)
     if not options.workflow and not options.state and not done.archive_is_away:
@@ -92,23 +93,26 @@ def _archive(given: str) -> str:
     return alias
 
 
-def _remove(run_id: UUID, which: Which, done: Done) -> None:
+def _remove(run_id: UUID, which: Which, done: Done) -> bool:
+    """False: it stays; `done` says why, where it is not that somebody acts on it."""
     try:
         gone = cleanup.remove(run_id, which.before, archive=which.archive)
     except IntegrityError as error:  # a row of the project keeps it: on_delete=PROTECT, or a constraint of its table
         done.failed.append({"run": run_id, "code": "protected", "message": first_line(error)})
-        return
+        return False
     except NotArchived as error:
         _refused(done, {"run": run_id}, error)
-        return
+        return False
     except Exception as error:  # noqa: BLE001 - receivers of the project's, and rows that nobody can read: the others go
         done.failed.append(tables.refusal(run_id, error))
-        return
+        return False
     done.refusals = 0
-    if gone is not None:
-        done.runs, done.events, done.files = done.runs + 1, done.events + gone.events, done.files + gone.files
-        done.archived += bool(gone.archive)
-        done.files_left += gone.left
+    if gone is None:
+        return False
+    done.runs, done.events, done.files = done.runs + 1, done.events + gone.events, done.files + gone.files
+    done.archived += bool(gone.archive)
+    done.files_left += gone.left
+    return True
 
 
 def _refused(done: Done, what: Row, error: NotArchived) -> None:
@@ -147,16 +151,21 @@ def _report(done: Done, which: Which) -> Report:
     return Report(data, [*lines, *_kept(kept)], int(not is_whole))
 
 
-def _due(which: Which) -> Iterator[UUID]:
-    """Each run that may go, and then those that may go since others have gone; each is named once."""
-    seen: set[UUID] = set()
+def _due(which: Which, stayed: Collection[UUID]) -> Iterator[UUID]:
+    """Each run that may go, and then those that may go since others have gone. A page at a time: they may be millions.
+
+    stayed   those that were named and are still there: they are not named again
+    """
     while True:
-        ids = cleanup.removable(*which.of).values_list("pk", flat=True)
-        new = [pk for pk in ids.iterator(chunk_size=BATCH) if pk not in seen]
-        if not new:
+        count, last = 0, UUID(int=0)
+        while ids := list(cleanup.removable(*which.of).filter(pk__gt=last).values_list("pk", flat=True)[:BATCH]):
+            last = ids[-1]
+            for pk in ids:
+                if pk not in stayed:
+                    count += 1
+                    yield pk
+        if not count:
             return
-        seen.update(new)
-        yield from new
 
 
 def _dry(which: Which) -> Report:

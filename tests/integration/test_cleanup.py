@@ -11,10 +11,12 @@ from django.apps import apps
 from django.core.files.storage import storages
 from django.db import connection
 from django.db.models.signals import pre_delete
+from django.test.utils import CaptureQueriesContext
 
 from durableflows import InvalidState, Permanent, Run, StepReturn, TooLate, UnknownOutcome, Workflow, api, child, step
 from durableflows.core.states import RunState
 from durableflows.doctor import examine, verify
+from durableflows.management import cleanups
 from durableflows.models import Artifact, ProviderEvent, SideEffect, WorkflowRun
 from durableflows.services import cleanup
 from durableflows.testing import Boundary, Crash, World, crash_at
@@ -304,6 +306,20 @@ def test_a_run_that_cannot_be_removed_keeps_no_other_from_going(world: World, re
     assert (shown["runs"], [row["run"] for row in shown["failed"]]) == (1, [str(bad)])
     assert shown["failed"][0]["message"] == "ValueError: the ledger of the year is closed"
     assert verify(bad).findings == ()
+
+
+def test_what_may_go_is_read_a_page_at_a_time(world: World, receiver: set[UUID], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cleanups, "BATCH", 2)
+    ids = sorted(old(world, done, done, done, done, done))
+    receiver.add(ids[1])
+
+    with CaptureQueriesContext(connection) as asked:
+        assert data("cleanup", *LONG, "--limit", "1")["runs"] == 1
+    shown = data("cleanup", *LONG, code=1)
+
+    pages = [one["sql"] for one in asked if one["sql"].startswith('SELECT "durableflows_workflowrun"."id" AS "pk"')]
+    assert [sql.endswith("LIMIT 2") for sql in pages] == [True]
+    assert (shown["runs"], [row["run"] for row in shown["failed"]]) == (3, [str(ids[1])])
 
 
 def test_each_removal_is_a_line_in_the_log(world: World, caplog: pytest.LogCaptureFixture):
