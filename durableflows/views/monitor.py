@@ -6,6 +6,7 @@ of the figures nothing. Figures are of all tenants, without a run's or a person'
 
 from typing import Any
 
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.utils.crypto import constant_time_compare
@@ -15,12 +16,16 @@ from django.views.generic import View
 
 from durableflows import health, metrics
 from durableflows.conf import settings
+from durableflows.core import log_lines
+from durableflows.core.classify import describe
 from durableflows.metrics import prometheus
 from durableflows.reading.health import page
 from durableflows.selectors import OPERATE
 from durableflows.views.guard import guarded
 
-WELL, RED = 200, 503
+logger = log_lines.logger("durableflows.pages")
+
+WELL, RED, AWAY = 200, 503, "red"
 
 
 def may_look(request: HttpRequest) -> bool:
@@ -62,13 +67,17 @@ class Metrics(View):
 class HealthPage(View):
     """200 while nothing is red, 503 else: as a page for the browser of who is logged in, as JSON for all others.
 
-    Who may not look reads one sentence of the page, or one word of the JSON.
+    Who may not look reads one sentence of the page, or one word of the JSON; while the database is away everybody does.
     """
 
     http_method_names = ["get", "head", "options"]
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        seen = health.examine()
+        try:
+            seen = health.examine()
+        except (OperationalError, InterfaceError) as error:  # who looks cannot be asked for either
+            logger.error("the health cannot be looked at, the database is away: %s", describe(error).text)
+            return JsonResponse({"status": AWAY}, status=RED)
         status, sees_all = WELL if seen.is_well else RED, may_look(request)
         if _reads_pages(request) and (sees_all or is_logged_in(request)):
             context = {"health": seen, "sees_all": sees_all, **(page(seen) if sees_all else {})}
