@@ -12,12 +12,17 @@ from durableflows.core.undo import UNDOES
 from durableflows.models.fields import EngineRow, StateField, Table, moves, states_constraint
 
 ENDING = frozenset({RunState.ENDING, RunState.COMPENSATING})
-GOES_ON = Q(run__state__in=[str(state) for state in sorted(RUN_MOVING - ENDING)]) | Q(
-    run__state__in=[str(state) for state in sorted(ENDING)],
-    run__ending_phase__in=[str(phase) for phase in sorted(AT_WORK)],
-    of_cleanup=True,
+_IS_NOT_ENDING = ~Q(run__state__in=[str(state) for state in sorted(ENDING)])
+GOES_ON = (
+    Q(run__state__in=[str(state) for state in sorted(RUN_MOVING)])
+    & (Q(of_cleanup=True) | _IS_NOT_ENDING)
+    & (Q(run__ending_phase__in=[str(phase) for phase in sorted(AT_WORK)]) | _IS_NOT_ENDING)
 )
-"""Steps that may be tried: of runs that go on, and of the undo or clean-up of the others. See `WorkflowRun.lets`."""
+"""Steps that may be tried: of runs that go on, and of the undo or clean-up of the others. See `WorkflowRun.lets`.
+
+One alternative of all states with their conditions would say the same, and PostgreSQL plans it for two milliseconds: it
+asks of each partial index whether one of them implies it.
+"""
 
 
 class StepRun(EngineRow):
