@@ -71,18 +71,31 @@ def _is_to_be_cancelled(child: WorkflowRun, step: StepRun, parent: WorkflowRun) 
 
 
 def due() -> dict[str, QuerySet[StepRun]]:
-    """The steps with something to carry, by what is due for their child."""
+    """The steps with something to carry, by what is due for their child. Few projects have children at all times."""
+    waiting = StepRun.objects.using(database()).filter(state=StepState.WAITING, waits_on=WaitsOn.CHILD)
+    children = WorkflowRun.objects.using(database()).filter(parent_step__isnull=False)
+    found: dict[str, QuerySet[StepRun]] = {}
+    if waiting.exists():
+        found |= _due_where_one_waits(waiting.filter(GOES_ON).order_by("id"))
+    if children.exists():
+        found |= _due_of(children)
+    return found
+
+
+def _due_where_one_waits(steps: QuerySet[StepRun]) -> dict[str, QuerySet[StepRun]]:
     children = WorkflowRun.objects.using(database()).filter(parent_step=OuterRef("pk"))
-    waiting = StepRun.objects.using(database()).filter(GOES_ON, state=StepState.WAITING, waits_on=WaitsOn.CHILD)
-    live = WorkflowRun.objects.using(database()).filter(
-        parent_step__isnull=False, ended_at__isnull=True, cancel_asked_at__isnull=True
-    )
+    return {
+        "start": steps.filter(~Exists(children)),
+        "hand back": steps.filter(Exists(children.filter(ended_at__isnull=False))),
+    }
+
+
+def _due_of(children: QuerySet[WorkflowRun]) -> dict[str, QuerySet[StepRun]]:
+    live = children.filter(ended_at__isnull=True, cancel_asked_at__isnull=True)
     cancelled = Q(parent__cancel_asked_at__isnull=False, parent_step__of_cleanup=False)
     left = live.filter(~Q(parent_step__state=StepState.WAITING) | cancelled)
     steps = StepRun.objects.using(database()).order_by("id")
     return {
-        "start": waiting.filter(~Exists(children)).order_by("id"),
-        "hand back": waiting.filter(Exists(children.filter(ended_at__isnull=False))).order_by("id"),
         "cancel": steps.filter(pk__in=left.values("parent_step")),
         "undo": steps.filter(pk__in=undo_children.due().values("parent_step")),
     }
