@@ -60,8 +60,8 @@ class Fleet:
     def launch(self, *, children: int = 2, pool: str = "prefork") -> subprocess.Popen[bytes]:
         """Start a worker and do not wait for it."""
         number = len(self.workers) + 1
-        command = [sys.executable, "-m", "celery", "-A", "customer_ops", "worker", "-c", str(children), "-l", "info"]
-        command += ["-P", pool]
+        command = [sys.executable, "-m", "tests.support.bare_celery", "-A", "customer_ops", "worker", "-l", "info"]
+        command += ["-c", str(children), "-P", pool]
         with (self.folder / f"worker{number}.log").open("wb") as log:
             worker = subprocess.Popen(
                 [*command, "-n", f"w{number}-{os.getpid()}@test"],
