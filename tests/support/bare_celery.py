@@ -15,7 +15,7 @@ def main() -> None:
     shell.register_repl = lambda group: None
     sys.modules["click_repl"] = shell
     entry_points = metadata.entry_points
-    metadata.entry_points = lambda **given: [] if given == {"group": "celery.commands"} else entry_points(**given)  # type: ignore[assignment, return-value, misc]
+    metadata.entry_points = lambda **given: [] if given == {"group": "celery.commands"} else entry_points(**given)  # type: ignore[assignment]
     from celery.__main__ import main as celery
 
     celery()
