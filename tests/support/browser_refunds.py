@@ -15,6 +15,8 @@ from tests.support.browser_shop import Shop
 from tests.support.workers import wait_for
 
 WAIT_SECONDS = 30.0
+STAFF = "@desk.test"
+"""How addresses of those who work here end."""
 AMOUNT = 600
 """Dollars that a story asks for: above the limit, so that a manager is asked."""
 
@@ -45,12 +47,13 @@ class Desk:
         return [act["amount"] // 100 for act in acts if act["charge"] == self.charges[order]]
 
     def mails(self, order: str) -> list[Letter]:
-        """The mails about an order that have arrived."""
+        """The mails about an order that its customer has got. Managers are told too, when they have not decided yet."""
         letters = Store(self.shop.place.mailbox).letters()
-        return [letter for letter in letters if letter.subject.split(" order ")[-1].split(" ")[0] == order]
+        told = [letter for letter in letters if not letter.recipients[0].endswith(STAFF)]
+        return [letter for letter in told if letter.subject.split(" order ")[-1].split(" ")[0] == order]
 
     def wait_for_mail(self, order: str) -> Letter:
-        """The only mail about an order, once it has arrived."""
+        """The only mail to the customer about an order, once it has arrived."""
         wait_for(lambda: self.mails(order), seconds=WAIT_SECONDS, what=f"a mail about order {order}")
         (mail,) = self.mails(order)
         return mail
