@@ -282,6 +282,7 @@ def test_an_answer_needs_the_right(asked: ApprovalRequest, people: dict[str, Any
     with pytest.raises(NotFoundError):
         api.answer(asked.pk, "approve", by=people["other"], facts_digest=asked.facts_digest)
     people["boss"].is_active = False
+    people["boss"].save()
     with pytest.raises((NotAllowed, NotFoundError)):
         api.answer(asked.pk, "approve", by=people["boss"], facts_digest=asked.facts_digest)
 
