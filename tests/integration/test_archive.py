@@ -1,5 +1,6 @@
 """`cleanup --archive`: a run is kept whole before it goes; what fails between leaves it, and nothing comes twice."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +86,34 @@ def test_the_rows_are_kept_as_they_stood_with_the_digests_of_their_history(world
     (run,) = [line["row"] for line in lines if line.get("table") == "workflowrun"]
     assert [row["digest"] for row in events] == digests
     assert (run["data"], run["data_digest"], run["state"]) == (stood.data, stood.data_digest, "SUCCEEDED")
+
+
+def test_an_archive_reaches_the_disk_before_its_rows_go(world: World, attic: Path, monkeypatch: pytest.MonkeyPatch):
+    """A loss of power after the removal must not take the only copy."""
+    (run_id,) = old(world, done)
+    reached: list[str] = []
+
+    def note(descriptor: int) -> None:
+        assert stays(run_id)
+        reached.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    data("cleanup", *TO)
+
+    (kept,) = objects(attic)
+    assert not stays(run_id)
+    assert {str(kept), str(kept.parent), str(attic)} <= set(reached)
+
+
+@pytest.mark.parametrize("storage_class", ["InMemory", "Elsewhere"])
+def test_a_storage_without_files_of_this_machine_answers_for_what_it_has_taken(
+    world: World, attic: Path, settings: LazySettings, storage_class: str
+):
+    settings.STORAGES = {**settings.STORAGES, ALIAS: {"BACKEND": f"tests.support.attics.{storage_class}"}}
+    (run_id,) = old(world, done)
+
+    assert data("cleanup", *TO)["archived"] == 1
+    assert not stays(run_id)
 
 
 def test_the_setting_says_where_and_nothing_is_kept_without_it(world: World, attic: Path, settings: LazySettings):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from django.core.files.base import ContentFile, File
-from django.core.files.storage import FileSystemStorage, storages
+from django.core.files.storage import FileSystemStorage, InMemoryStorage, Storage, storages
 
 ALIAS = "attic"
 
@@ -28,6 +28,27 @@ class Attic(FileSystemStorage):
     def whole(self, name: str, data: bytes) -> str:
         """What a storage does that works."""
         return str(super()._save(name, ContentFile(data)))  # type: ignore[misc]
+
+
+class InMemory(InMemoryStorage):
+    """It has paths, and no file at any of them."""
+
+
+class Elsewhere(Storage):
+    """It has no paths, as storages beyond a network."""
+
+    kept: ClassVar[dict[str, bytes]] = {}
+
+    def _save(self, name: str, content: "File[bytes]") -> str:
+        self.kept[name] = content.read()
+        return name
+
+    def _open(self, name: str, mode: str = "rb") -> "File[bytes]":
+        return ContentFile(self.kept[name], name=name)
+
+    def exists(self, name: str) -> bool:
+        """Is it kept?"""
+        return name in self.kept
 
 
 def refuse(attic: Attic, name: str, data: bytes) -> str | None:
