@@ -117,3 +117,21 @@ def test_the_health_is_told_by_few_queries(accepts: str, one_of_each: None, oper
         client.get(HEALTH, headers={"Accept": accepts})
 
     assert len(queries) <= MOST_QUERIES
+
+
+@pytest.mark.parametrize("page", [inbox_address, address])
+def test_who_has_changed_by_hand_what_is_asked_or_acts_for_that_person_is_offered_no_answer(
+    page: Callable[[ApprovalRequest], str], asked: ApprovalRequest, manager: User, person: People, browse: Browse
+):
+    """P9: the page reads editors and givers once, and knows them as whoever answers is known."""
+    aide, other = person("aide"), person("other", PERMISSION)
+    api.delegate(aide, by=manager, until=clock.now() + timedelta(days=1), reason="away")
+    people = (manager, aide, other)
+
+    def offered() -> list[bool]:
+        pages = [text(browse(User.objects.get(pk=one.pk)).get(page(asked))) for one in people]
+        return ['value="approve"' in one for one in pages]
+
+    assert offered() == [True, True, True]
+    asked.editors.add(manager)
+    assert offered() == [False, False, True]
